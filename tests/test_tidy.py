@@ -128,6 +128,10 @@ SAME_MOMENT = {
     ("litejobs__apply_defaults_completes_row", "litejobs__apply_defaults_numbers_row"),
     # It comes last in the log, whether its job is told first or not.
     ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
+    # Lanes of a key are looked at again, or those of a circuit, or both.
+    ("litejobs__reopen_parks", "litejobs__reopen_parks_behind_circuit"),
+    # Jobs are looked at, or lanes.
+    ("litejobs__claim_line_looks_at_jobs", "litejobs__claim_line_looks_at_lanes"),
     # Of a claim a job of an executor may start, or another one, or none.
     ("litejobs__claim_told_claims", "litejobs__claim_told_goes_one_by_one"),
     ("litejobs__claim_told_claims", "litejobs__claim_told_closes_tiers"),

@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import attrs
@@ -171,6 +171,18 @@ _LEAVING_OUT = (
 )
 
 
+class Agenda(NamedTuple):
+    """What there is to do now, and from when on, as `simulated_agenda` has it."""
+
+    tick: int
+    claim: int
+    wait_ms: int
+    plan: int
+    tick_at: int
+    claim_at: int
+    plan_at: int
+
+
 class Engine:
     """Drives a copy from now to `begun.until`."""
 
@@ -182,7 +194,8 @@ class Engine:
         self._after = 0
         self._attempts = 0
         self._wait_ms = self._idle = self._quiet_until = 0
-        self._known: Any = None
+        self._known: Agenda | None = None  # of now, and nothing was done since
+        self._foreseen: Agenda | None = None  # of then, and nothing was done since
         self._ends: list[tuple[int, int]] = []
         self._running: dict[int, str] = {}
         self._slots: dict[str, int] = {}
@@ -259,22 +272,25 @@ class Engine:
         """All that happens at the instant that the clock shows."""
         for turn in range(SIZES.simulated_turns):
             finished = self._finished()
+            slots = self._slots_left()
+            agenda: Agenda | None = None
             if finished and self._clock.now_ms < self._quiet_until:
                 # Nothing else is due yet, as the last agenda had it.
                 tick, claim, plan = 0, 1, 0
             else:
-                agenda = self._known or self._agenda()
-                tick, claim, plan = agenda[5], agenda[6], agenda[8]
-            placed = [each for each in self._placed if each in self._running]
-            slots = self._begun.threads - len(self._running) + len(placed)
+                agenda = self._known or self._as_foreseen(finished)
+                agenda = agenda or self._agenda(slots)
+                tick, claim, plan = agenda.tick, agenda.claim, agenda.plan
             apart = bool(self._slots) and self._has_room_apart()
-            if not (finished or tick or plan or (claim and slots > 0) or apart):
+            if agenda and not (
+                finished or tick or plan or (claim and slots > 0) or apart
+            ):
                 self._idle = 0 if turn else self._idle + 1
-                self._wait_ms = agenda[7] or 2 ** min(self._idle, LONGEST_STEP)
-                self._quiet_until = self._clock.now_ms + agenda[7]
-                self._known = None
+                self._wait_ms = agenda.wait_ms or 2 ** min(self._idle, LONGEST_STEP)
+                self._quiet_until = self._clock.now_ms + agenda.wait_ms
+                self._foreseen, self._known = agenda, None
                 return
-            self._known = None
+            self._foreseen = self._known = None
             plans = self._plans() if plan else []
             if not self._turns:
                 self._db.execute("begin immediate")
@@ -306,6 +322,7 @@ class Engine:
         slots: int,
     ) -> None:
         db, known, is_due = self._db, queries(), False
+        most: int | None = None
         if finished:
             self._settle(finished)
         for plan in plans:
@@ -315,15 +332,18 @@ class Engine:
         elif finished:
             # Asked in any case, and if nothing can begin there is nothing new. As in
             # `Loop.turn`, what is due comes in line first; then a tick is due, too.
-            agenda = self._agenda()
-            is_due = agenda[5] and db.execute(known["is_anything_due"]).get
-            if is_due or not agenda[6] or slots <= 0:
+            agenda = self._agenda(slots)
+            is_due = bool(agenda.tick) and db.execute(known["is_anything_due"]).get
+            if is_due or not agenda.claim or slots <= 0:
                 self._known, slots = agenda, 0
+            most = agenda.claim
         if self._slots and not is_due and self._has_room_apart():
             self._known = None
             self._claim_apart(slots)
         elif slots > 0:
-            slots = db.execute(known["simulated_candidates"], {"slots": slots}).get
+            if most is None:
+                most = db.execute(known["simulated_candidates"], {"slots": slots}).get
+            slots = most
         if slots > 0:
             given = {"runner": self._begun.runner, "slots": slots}
             db.execute(known["claim"], given)
@@ -332,6 +352,13 @@ class Engine:
             self._begin(rows)
         if tick and self._running:
             self._notice_ends()
+
+    def _slots_left(self) -> int:
+        """How many threads are free."""
+        left = self._begun.threads - len(self._running)
+        if self._placed:
+            left += len(self._placed.keys() & self._running.keys())
+        return left
 
     def _has_room_apart(self) -> bool:
         """Whether a job may start on an executor."""
@@ -351,9 +378,22 @@ class Engine:
 
     # What is said to the copy -----------------------------------------------------
 
-    def _agenda(self) -> Any:
-        given = {"runner": self._begun.runner, "seen_at": self._clock.now_ms}
-        return self._db.execute(queries()["agenda"], given).fetchone()
+    def _agenda(self, slots: int) -> Agenda:
+        row: Any = self._db.execute(queries()["simulated_agenda"], (slots,)).fetchone()
+        return Agenda._make(row)
+
+    def _as_foreseen(self, finished: Mapping[int, str]) -> Agenda | None:
+        """What the last agenda says of now, if nothing has happened since it was asked.
+
+        Jobs for which a rate or a tier has room now are to be looked at.
+        """
+        foreseen, now = self._foreseen, self._clock.now_ms
+        if foreseen is None or self._slots:
+            return None
+        tick, plan = now >= foreseen.tick_at, now >= foreseen.plan_at
+        if not (finished or tick or plan):
+            return None
+        return foreseen._replace(tick=tick, plan=plan)
 
     def _tick(self) -> None:
         given = {"runner": self._begun.runner, "seen_at": self._clock.now_ms}
@@ -417,7 +457,7 @@ class Engine:
 
     def _notice_ends(self) -> None:
         """What a tick has closed runs no more, and what is to be cancelled ends now."""
-        asked = {"attempts": json.dumps(list(self._running))}
+        asked = {"attempts": f"[{','.join(map(str, self._running))}]"}
         cancelled: dict[int, str] = {}
         for attempt, is_open, _ in self._db.execute(queries()["signals"], asked):
             del self._running[attempt]

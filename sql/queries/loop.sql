@@ -162,8 +162,7 @@ select
         when not exists (select 1 from litejobs__ready) then 0
         when exists (select 1 from litejobs_space where disk_full_at is not null)
             then 0
-        when not exists (select 1 from litejobs__candidate where job_id is not null)
-            then 0
+        when not (select is_any from litejobs__startable) then 0
         when coalesce(
             (select threads from litejobs_runner where id = :runner) > (
                 select count(*) from litejobs_attempt where finished_at is null

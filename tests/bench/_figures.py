@@ -64,6 +64,7 @@ class Sizes:
     placed: int = 3_000
     burned: int = 100
     cancelled: int = 50
+    simulated_minutes: int = 7 * 24 * 60
 
 
 QUICK = Sizes(
@@ -106,6 +107,7 @@ QUICK = Sizes(
     placed=500,
     burned=40,
     cancelled=10,
+    simulated_minutes=8 * 60,
 )
 
 

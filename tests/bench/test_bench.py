@@ -68,6 +68,7 @@ TINY = Sizes(
     placed=4,
     burned=2,
     cancelled=1,
+    simulated_minutes=15,
 )
 
 

@@ -18,6 +18,7 @@ from litejobs import LiteJobs, Policy, Rate, Retry, Rule, TaskError, cron, every
 from litejobs._simulation.attempts import Ending, SimulatedAttempt
 from litejobs._simulation.findings import Simulation
 from litejobs._storage.runner_lock import lock_of
+from litejobs._storage.statements import queries
 from litejobs.errors import (
     ConfigurationError,
     DatabaseFull,
@@ -62,6 +63,18 @@ def with_past(jobs: LiteJobs, clock: Any, runs: int = 40) -> Any:
         send.enqueue(n)
     jobs.drain()
     return send
+
+
+def test_a_simulation_asks_for_all_that_a_loop_asks_for(jobs: LiteJobs) -> None:
+    """An instant that one of the two agendas forgets, nobody wakes for there."""
+    with jobs.reader() as db:
+        cursor = db.execute("select * from litejobs_agenda")
+        names = {str(column[0]) for column in cursor.get_description()} - {"now"}
+        cursor.close()
+    assert "next_run_at" in names
+    for query in ("agenda", "simulated_agenda"):
+        text = queries()[query]
+        assert {name for name in names if name not in text} == set(), query
 
 
 # The file, and the clocks of others ---------------------------------------------------

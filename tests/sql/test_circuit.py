@@ -458,6 +458,16 @@ def test_a_circuit_can_be_there_before_its_jobs(db: Sql, state: str) -> None:
     assert line.name == f"circuit.{state}"
 
 
+def test_a_lane_that_is_made_while_its_circuit_is_open_opens_with_it(db: Sql) -> None:
+    db.insert("litejobs_circuit", name="c", state="open")
+    serve(db)
+    jobs = waiting(db, 2)
+    assert db.value("select parked from litejobs_lane where circuit = 'c'") == 1
+    assert claimed(db) == []
+    set_state(db, "closed")
+    assert claimed(db) == jobs
+
+
 @pytest.mark.every_client
 @pytest.mark.parametrize("how", ["insert or replace", "delete"])
 def test_a_circuit_written_anew_does_not_leave_its_jobs_behind(

@@ -82,6 +82,122 @@ def test_a_claim_of_many_equals_as_many_claims_of_one(held: Sql) -> None:
     assert len(set(many)) == 12
 
 
+# Few jobs in line beside many lanes ---------------------------------------------------
+
+
+def serve_many(db: Sql) -> list[str]:
+    """Tasks of all kinds in four queues, each with a lane, and nothing in line."""
+    db.execute("update litejobs_runner set threads = 12")
+    names = []
+    for number in range(28):
+        kinds: list[dict[str, Any]] = [
+            {},
+            {"concurrency_key": "key", "concurrency_limit": 2},
+            {"concurrency_key": "api", "rate_count": 30, "rate_ms": 60_000},
+            {"circuit": "{0}"},
+        ]
+        names.append(f"t{number}")
+        db.serve(names[-1], queue=f"q{number % 4}", **kinds[number // 4 % 4])
+        db.enqueue(names[-1], args='["c"]')
+    db.execute("update litejobs_queue set max_running = 2 where name = 'q1'")
+    db.execute(
+        "update litejobs_queue set rate_count = 60, rate_ms = 60000 where name = 'q2'"
+    )
+    db.execute("update litejobs_job set state = 'cancelled' where state = 'pending'")
+    return names
+
+
+def few(db: Sql) -> int | None:
+    """How many are in line, if a claim looks at each of them and not at the lanes."""
+    jobs: int | None = db.value("select jobs from litejobs__few")
+    return jobs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_few_beside_many_lanes_start_as_if_lanes_were_looked_at(
+    held: Sql, seed: int
+) -> None:
+    chance = random.Random(seed)
+    tasks = serve_many(held)
+    seen = 0
+    for _ in range(14):
+        for _ in range(chance.randint(0, 5)):
+            held.enqueue(
+                chance.choice(tasks),
+                args='["c"]',
+                priority=chance.randint(0, 2),
+                run_at=held.now - chance.randint(0, 3),
+            )
+        slots = chance.randint(1, 5)
+        if few(held) is not None:
+            assert few(held) == held.value("select count(*) from litejobs__ready")
+            seen += 1
+        held.execute("savepoint before")
+        many = claimed_jobs(held, slots)
+        held.execute("rollback to before")
+        single = []
+        for _ in range(slots):
+            first = next(iter(held.column("select job_id from litejobs__next")), None)
+            any_starts = held.value("select is_any from litejobs__startable")
+            assert any_starts == (first is not None)
+            taken = claimed_jobs(held, 1)
+            assert taken == ([] if first is None else [first])
+            single += taken
+        held.execute("release before")
+        assert many == single
+        running = held.column(
+            "select attempt_id from litejobs_job where state = 'processing'"
+        )
+        for attempt in chance.sample(running, chance.randint(0, len(running))):
+            held.settle(attempt, chance.choice(["ok", "ok", "error"]))
+        held.wait(chance.choice([0, 500, 2_000]))
+        held.tick()
+    assert seen > 4
+
+
+@for_each(
+    "change",
+    [
+        "update litejobs_queue set aging_ms = 1000 where name = 'q0'",
+        "update litejobs_queue set retries = 'after_new' where name = 'q0'",
+        "update litejobs_queue set keys = 'round_robin' where name = 'q0'",
+        "update litejobs_job set expires_at = 1 where state = 'pending'",
+    ],
+)
+def test_where_the_order_is_another_one_lanes_are_looked_at(
+    db: Sql, change: str
+) -> None:
+    tasks = serve_many(db)
+    db.enqueue(tasks[0])
+    assert few(db) == 1
+    db.execute(change)
+    assert few(db) is None
+
+
+def test_few_are_few_beside_the_lanes(db: Sql) -> None:
+    tasks = serve_many(db)
+    for count in range(14):
+        assert few(db) == (count if 2 * count + 1 < len(tasks) else None)
+        db.enqueue(tasks[count])
+    assert few(db) is None
+
+
+def test_no_lane_is_passed_over_for_few(db: Sql) -> None:
+    """Beside four lanes, or where more is claimed ahead than there are threads."""
+    for name in ("a", "b", "c", "d"):
+        db.serve(name)
+        db.enqueue(name)
+    assert few(db) is None
+    assert len(db.claim(4)) == 4
+    tasks = serve_many(db)
+    jobs = [db.enqueue(tasks[number]) for number in (0, 3, 2)]
+    db.execute("update litejobs_runner set threads = 5")
+    assert few(db) == 3
+    # One thread is free: what no gate holds back is claimed ahead, and one with a rate
+    # is not.
+    assert claimed_jobs(db, 3) == jobs[:2]
+
+
 # What a claim may change besides.
 KEPT = ("lane", "key", "queue", "circuit")
 

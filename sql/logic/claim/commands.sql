@@ -30,6 +30,20 @@ select null as runner, null as slots, null as most, null as is_mixed where 0;
 create view litejobs__claim_mixed as
 select null as runner, null as n, null as last, null as slots where 0;
 
+-- The same as litejobs_claim, with the last attempt so far, and how many jobs are in
+-- line if they are few (litejobs__few), and for each that may start a thread is free:
+-- of those without one a claim ahead takes some, and not others.
+create view litejobs__claim_line as
+select null as runner, null as slots, null as last, null as few where 0;
+
+-- The same, by the lanes that jobs are in.
+create view litejobs__claim_lanes as
+select null as runner, null as slots, null as last where 0;
+
+-- This job starts if it may, and fewer than `slots` have started since that attempt.
+create view litejobs__claim_if_open as
+select null as runner, null as slots, null as last, null as job where 0;
+
 -- The same as litejobs_claim, with the first job that is not ungated, and the last
 -- attempt so far.
 create view litejobs__claim_before as
@@ -76,4 +90,8 @@ select null as job where 0;
 
 -- Tiers of which nothing more can start are closed.
 create view litejobs__close_tiers as
+select null as runner where 0;
+
+-- The same, if there are any that have begun.
+create view litejobs__close_begun_tiers as
 select null as runner where 0;

@@ -20,7 +20,7 @@ begin
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
     insert into litejobs__wake (runner) values (new.runner);
-    insert into litejobs__claim_before (runner, slots, ungated_end, last)
+    insert into litejobs__claim_line (runner, slots, last, few)
     values (
         new.runner,
         case
@@ -28,8 +28,17 @@ begin
                 then 0
             else max(new.slots, 0)
         end,
-        (select job_id from litejobs__ungated_end),
-        (select coalesce(max(id), 0) from litejobs_attempt)
+        (select coalesce(max(id), 0) from litejobs_attempt),
+        (
+            select few.jobs
+            from litejobs__few as few
+            where few.jobs is not null and coalesce(
+                (select threads from litejobs_runner where id = new.runner)
+                    - (select attempts from litejobs__in_threads)
+                    >= min(new.slots, few.jobs),
+                1
+            )
+        )
     );
     insert into litejobs__close_tiers (runner) values (new.runner);
 end;
@@ -513,10 +522,18 @@ begin
     );
 end;
 
--- A tier of which nothing more can start has had its share.
-create trigger litejobs__close_tiers_that_are_through
+-- A tier of which nothing more can start has had its share. Seldom is there one: what
+-- looks for that is in a trigger of its own.
+create trigger litejobs__close_tiers_where_there_are
 instead of insert on litejobs__close_tiers
 when exists (select 1 from litejobs_tier where taken > 0 and taken < at_most)
+begin
+    insert into litejobs__close_begun_tiers (runner) values (new.runner);
+end;
+
+-- The work of it.
+create trigger litejobs__close_begun_tiers_that_are_through
+instead of insert on litejobs__close_begun_tiers
 begin
     update litejobs_tier
     set taken = at_most

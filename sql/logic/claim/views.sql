@@ -89,6 +89,66 @@ and (
 )
 and base.is_open;
 
+-- How many jobs are in line, if they are few beside the lanes that there are, or NULL?
+-- None has expired, and the queues have no order of their own: so they start as they
+-- stand in line, each as the ones before it left the gates, and to look at each takes
+-- less than to look at each lane. There are more than four base lanes, and more than
+-- two for each job and one. What costs least is asked first.
+create view litejobs__few as
+select case
+    when not exists (
+        select 1 from litejobs_lane where base_id is null limit 1 offset 4
+    )
+        then null
+    when not exists (
+        select 1 from litejobs_lane
+        where base_id is null
+        limit 1
+        offset 1 + (select 2 * count(*) from (select 1 from litejobs__ready limit 17))
+    )
+        then null
+    else (
+        select case
+            when max(
+                job.expires_at <= (select now from litejobs_clock)
+                or queue.aging_ms is not null or queue.retries <> 'in_order'
+                or queue.keys <> 'in_order'
+            )
+                then null
+            when count(*) <= 16 then count(*)
+        end
+        from (select id from litejobs__ready limit 17) as found
+        cross join litejobs_job as job on job.id = found.id
+        cross join litejobs_lane as lane on lane.id = job.lane_id
+        cross join litejobs_queue as queue on queue.name = lane.queue
+    )
+end as jobs
+limit -1;
+
+-- The jobs in line whose gates are all open, found by the job: of these litejobs__next
+-- has the first, if no job has expired.
+create view litejobs__open_job as
+select job.id as job_id
+from litejobs__ready as job
+cross join litejobs_lane as lane on lane.id = job.lane_id
+cross join litejobs__queue_gate as queue on queue.queue = lane.queue
+cross join litejobs__base_gate as base
+    on base.lane_id = coalesce(lane.base_id, lane.id)
+where (
+    lane.base_id is null
+    or lane.parked = 0
+    and (select is_open from litejobs__own_gate where lane_id = lane.id)
+)
+and queue.is_open and base.is_open;
+
+-- May any job start that needs a thread, if there is one?
+create view litejobs__startable as
+select case
+    when (select jobs from litejobs__few) is not null
+        then exists (select 1 from litejobs__open_job)
+    else exists (select 1 from litejobs__candidate where job_id is not null)
+end as is_any;
+
 -- Which job comes behind each one in its lane?
 create view litejobs__follower as
 select

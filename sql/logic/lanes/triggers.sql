@@ -148,10 +148,10 @@ begin
     and (select key_rate from litejobs__own_gate where lane_id = new.lane);
 end;
 
--- Which of a key's or a circuit's lanes are parked, and when is the key to be looked at
--- again?
+-- Which of a key's lanes are parked, and when is the key to be looked at again?
 create trigger litejobs__reopen_parks
 instead of insert on litejobs__reopen
+when new.concurrency_key is not null
 begin
     update litejobs_lane
     set parked = not parked
@@ -168,6 +168,13 @@ begin
         where lane.concurrency_key = new.concurrency_key and lane.concurrency_key <> ''
     )
     where key = new.concurrency_key;
+end;
+
+-- And which of a circuit's?
+create trigger litejobs__reopen_parks_behind_circuit
+instead of insert on litejobs__reopen
+when new.circuit is not null
+begin
     update litejobs_lane
     set parked = not parked
     where circuit = new.circuit and circuit <> '' and base_id is not null

@@ -67,7 +67,7 @@ create view litejobs__rendered_key as
 select
     job.id as job_id,
     template.kind,
-    (
+    case when instr(template.text, '{') = 0 then template.text else (
         with recursive walk (done, name, rest) as (
             select '', null, template.text
             union all
@@ -107,7 +107,7 @@ select
         select coalesce(nullif(substr(done, 1, 500), ''), template.text)
         from walk
         where rest = '' and name is null
-    ) as value
+    ) end as value
 from litejobs_job as job
 cross join (
     select name as task, 'key' as kind, concurrency_key as text from litejobs_task

@@ -9,6 +9,10 @@ select null as runner, null as seen_at, null as bytes, null as free_bytes where 
 create view litejobs__wake as
 select null as runner where 0;
 
+-- Time has passed for jobs that wait for theirs, or have a retry budget.
+create view litejobs__go_on as
+select null as runner where 0;
+
 -- The next so many jobs are to be counted.
 create view litejobs__count_on as
 select null as most where 0;

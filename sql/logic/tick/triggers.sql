@@ -121,6 +121,30 @@ begin
     insert into litejobs__notify_more (most)
     values ((select most from litejobs__notified_at_once));
     insert into litejobs__fire_due (runner) values (new.runner);
+    insert into litejobs__go_on (runner) values (new.runner);
+    insert into litejobs__sweep (most)
+    select 500
+    where exists (
+        select 1 from litejobs_leftover
+        where due_at <= (select now from litejobs_clock)
+    )
+    or exists (select 1 from litejobs__spare_window);
+    insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
+end;
+
+-- Jobs whose time has come, or whose retry budget is over. Mostly there are none: that
+-- is looked at first.
+create trigger litejobs__go_on_moves_jobs
+instead of insert on litejobs__go_on
+when exists (
+    select 1 from litejobs__due where run_at <= (select now from litejobs_clock)
+)
+or exists (
+    select 1 from litejobs_job
+    where retry_budget_expires_at is not null and finished_at is null
+    and retry_budget_expires_at <= (select now from litejobs_clock)
+)
+begin
     update litejobs_job
     set
         state = 'dead_lettered',
@@ -186,14 +210,6 @@ begin
         order by job.priority desc, job.run_at, job.id
         limit 500
     );
-    insert into litejobs__sweep (most)
-    select 500
-    where exists (
-        select 1 from litejobs_leftover
-        where due_at <= (select now from litejobs_clock)
-    )
-    or exists (select 1 from litejobs__spare_window);
-    insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
 end;
 
 -- The next so many jobs are counted, for good: from here on the count follows each that
