@@ -115,7 +115,7 @@ class Host:
             self._loop.call_soon(self.say, key, words.ANSWER, answer)
         except asyncio.CancelledError:
             # The worker closes: nobody hears of it, unless it has just ended.
-            if run.answer.done():
+            if run.answer.done() and not run.answer.cancelled():
                 self.say(key, words.ANSWER, run.answer.result())
             run.end("TaskStopped", True)
             raise

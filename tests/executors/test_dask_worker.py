@@ -183,6 +183,28 @@ def test_what_is_to_end_and_may_begin_does_not(worker: Worker) -> None:
     asyncio.run(story())
 
 
+def test_what_runs_is_interrupted_when_its_worker_closes(
+    worker: Worker, payload: bytes, tmp_path: Path
+) -> None:
+    told = json.loads(payload)
+    left = tmp_path / "left"
+    told[0] = told[3][4] = "loop"
+    told[3][5] = {"bytes": json.dumps([str(left)])}
+
+    async def story() -> None:
+        host = in_dask.Host(worker)
+        host.may("a", True)
+        runs = asyncio.create_task(host.run("client", "a", json.dumps(told).encode()))
+        await until(lambda: worker.sent)
+        runs.cancel()
+        await asyncio.wait([runs])
+        host.close()
+        await until(left.exists)
+
+    asyncio.run(story())
+    eventually(lambda: left.read_text(encoding="utf-8") == "TaskStopped")
+
+
 def test_what_has_ended_is_told_though_the_worker_closes(
     worker: Worker, held: bytes
 ) -> None:
