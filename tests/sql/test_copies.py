@@ -19,7 +19,7 @@ from litejobs._definitions.options import IN_SPEC
 from litejobs._definitions.policy import BACKOFFS, Retry
 from litejobs._storage import statements
 from tests.models.backoffs import GROWTH
-from tests.sql.fixture import SECOND, Sql, on_apsw, with_options
+from tests.sql.fixture import SECOND, Sql, lent, on_apsw, with_options
 
 HOME = {
     "limits": "litejobs__eligibility",
@@ -263,7 +263,7 @@ def of_task() -> dict[str, Any]:
 
 def asked(way: str, named: dict[str, Any], *, first: bool) -> dict[str, Any]:
     """The job that one way makes, of a task that is declared before it or after it."""
-    db = on_apsw(traced=False)
+    db = lent()
     db.start_runner()
     task = {"runner_id": db.runner, "expires_in_ms": 5_000, **of_task()}
     if first:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from tests.sql.fixture import CLAIMABLE, Sql, on_apsw
+from tests.sql.fixture import CLAIMABLE, Sql, lent
 
 STATES = (
     *("scheduled", "blocked", "pending", "processing", "failed"),
@@ -122,7 +122,7 @@ def test_there_is_one_tally(db: Sql) -> None:
 
 def steps(jobs: int) -> int:
     """How many steps the question takes in a file with so many completed jobs."""
-    db = on_apsw(traced=False)
+    db = lent()
     db.serve("a")
     for _ in range(jobs):
         db.job_in("completed")

@@ -8,7 +8,7 @@ import random
 import apsw
 import pytest
 
-from tests.sql.fixture import ERRORS, MINUTE, SECOND, Sql, on_apsw, steps_of
+from tests.sql.fixture import ERRORS, MINUTE, SECOND, Sql, lent, steps_of
 
 EXECUTOR = "select executor from litejobs_lane where task = ? order by id"
 
@@ -902,7 +902,7 @@ def test_the_time_of_threads_is_not_used_by_what_runs_elsewhere(db: Sql) -> None
 
 def steps(others: int) -> list[int]:
     """What enqueue, claim and settle take, beside so many lanes with executors."""
-    db = on_apsw(traced=False)
+    db = lent()
     on_cpu(db)
     for number in range(others):
         db.serve(f"b{number}")

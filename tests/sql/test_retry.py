@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sql.fixture import FIX_SALT, SALT, Sql, on_apsw, with_options
+from tests.sql.fixture import FIX_SALT, SALT, Sql, lent, with_options
 
 # The verdict --------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ def planned(db: Sql, count: int, first: int = 1) -> list[int]:
 
 @pytest.mark.parametrize("first", [1, 2**40])
 def test_the_jitter_of_many_jobs_is_spread_evenly(first: int) -> None:
-    delays = planned(on_apsw(traced=False), 10_000, first)
+    delays = planned(lent(), 10_000, first)
     assert len(delays) == 10_000
     assert 45_000 <= min(delays) <= 45_010
     assert 74_990 <= max(delays) <= 75_000
@@ -108,18 +108,18 @@ def test_the_jitter_of_two_attempts_of_a_job_has_nothing_in_common(held: Sql) ->
 
 
 def test_the_jitter_is_the_same_again_in_another_file_of_the_same_salt() -> None:
-    assert planned(on_apsw(), 50) == planned(on_apsw(), 50)
+    assert planned(lent(traced=True), 50) == planned(lent(traced=True), 50)
 
 
 def test_the_jitter_differs_between_files(db: Sql) -> None:
-    other = on_apsw()
+    other = lent(traced=True)
     other.execute(FIX_SALT, {"salt": SALT + 1})
     delays, others = planned(db, 50), planned(other, 50)
     assert sum(a == b for a, b in zip(delays, others, strict=True)) < 5
 
 
 def test_the_jitter_is_worked_out_alike_by_every_client(db: Sql) -> None:
-    assert planned(db, 50) == planned(on_apsw(), 50)
+    assert planned(db, 50) == planned(lent(traced=True), 50)
 
 
 def test_the_salt_of_a_new_file_is_its_own(db: Sql) -> None:

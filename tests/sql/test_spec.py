@@ -11,7 +11,7 @@ import pytest
 from litejobs._definitions.options import IN_SPEC
 from litejobs._storage import statements
 from tests.rows import for_each
-from tests.sql.fixture import ERRORS, SECOND, Sql, on_apsw, tables
+from tests.sql.fixture import ERRORS, SECOND, Sql, lent, tables
 
 # One value of each option, and others that it cannot have.
 SAID: dict[str, Any] = {
@@ -443,7 +443,7 @@ SEEN = '{"timeout_ms":1}'
 
 def test_a_sentence_of_options_is_the_same_in_each_order() -> None:
     """What is merged twice is as if it had been merged once."""
-    db = on_apsw(traced=False)
+    db = lent()
     db.serve("a")
     job = db.enqueue("a", timeout_ms=5)
     other = db.enqueue("a", max_crashes=3)
