@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from litejobs import LiteJobs
 from tests.bench import __main__ as command
-from tests.bench import _large, _line, _schedules
+from tests.bench import _cli, _large, _line, _schedules
 from tests.bench._figures import (
     Bar,
     Durability,
@@ -77,10 +77,11 @@ NOTHING = {"writes", "written", "locked", "alone", "together"}
 
 
 @pytest.fixture(autouse=True)
-def few_warm_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_jobs_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_large, "WARM", 2)
     monkeypatch.setattr(_line, "WARM", 1)
     monkeypatch.setattr(_line, "BATCH", 4)
+    monkeypatch.setattr(_cli, "CLIENTS", 2)
 
 
 @pytest.mark.parametrize("name", command.USUAL)

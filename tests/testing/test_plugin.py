@@ -395,7 +395,8 @@ def test_a_task_that_does_not_end_is_an_error_of_its_test(suite: Suite) -> None:
         conftest="""
             from litejobs._process.timing import TIMES
 
-            TIMES.instead(close_patience=0.1).__enter__()
+            brief = TIMES.instead(close_patience=0.1)  # until nobody has it any more
+            brief.__enter__()
         """,
         test_app="""
             import contextlib

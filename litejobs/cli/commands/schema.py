@@ -86,9 +86,9 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
         text = sql.partition("\0")[0]
         # Behind a comment, its end would be a part of that.
         end = "\n;" if "--" in text.rpartition("\n")[2] else ";"
-        for line in f"{text}{end}".split("\n"):
-            click.echo(printing.escaped(line))
-        click.echo()
+        lines = f"{text}{end}".split("\n")
+        # At once: each `echo` has the terminal show it.
+        click.echo("\n".join(map(printing.escaped, lines)) + "\n")
 
 
 def _of_package() -> Objects:
