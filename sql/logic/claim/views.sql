@@ -92,17 +92,20 @@ and base.is_open;
 -- How many jobs are in line, if they are few beside the lanes that there are, or NULL?
 -- None has expired, and the queues have no order of their own: so they start as they
 -- stand in line, each as the ones before it left the gates, and to look at each takes
--- less than to look at each lane. There are more than four base lanes, and more than
--- two for each job and one. What costs least is asked first.
+-- less than to look at each lane. There are more than four base lanes (of executors
+-- none is counted), and more than two for each job and one. The cheapest comes first.
 create view litejobs__few as
 select case
     when not exists (
-        select 1 from litejobs_lane where base_id is null limit 1 offset 4
+        select 1 from litejobs_lane
+        where base_id is null and executor = ''
+        limit 1
+        offset 4
     )
         then null
     when not exists (
         select 1 from litejobs_lane
-        where base_id is null
+        where base_id is null and executor = ''
         limit 1
         offset 1 + (select 2 * count(*) from (select 1 from litejobs__ready limit 17))
     )
