@@ -44,6 +44,9 @@ class TaskExecutor(abc.ABC):
 
     @slots.setter
     def slots(self, slots: int) -> None:
+        self._set_slots(slots)
+
+    def _set_slots(self, slots: int) -> None:
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise ConfigurationError(
                 f"slots={shown(slots)} run nothing; give 1 or more"

@@ -489,6 +489,21 @@ def test_what_cannot_be_meant_is_refused(make: Make) -> None:
         jobs.task(executor="dask")(lambda: None)
 
 
+def test_slots_follow_the_threads_until_they_are_set(
+    cluster: Cluster, make: Make, ledger: Path
+) -> None:
+    dask = Dask(cluster.address)
+    jobs = make(dask)
+    cluster.start_worker()
+    in_the_end(lambda: dask.slots == 2)
+    dask.slots = 7
+    cluster.start_worker()
+    cluster.wait_for_workers(3)
+    # What the scheduler says of its threads comes before what it says of this.
+    result(jobs, "entered", str(ledger))
+    assert dask.slots == 7
+
+
 def test_resources_and_priority_are_passed_on(
     cluster: Cluster, make: Make, ledger: Path, gate: Path
 ) -> None:

@@ -69,13 +69,23 @@ class Dask(TaskExecutor):
             "resources": _resources(resources),
             "priority": _priority(priority),
         }
-        self._has_own_slots = slots is not None
         self._connection: Connection | None = None
         super().__init__(1 if slots is None else slots)
+        self._has_own_slots = slots is not None
         fork_guard.renew_in_children(self)
 
     def __repr__(self) -> str:
         return f"Dask({self._cluster!r})"
+
+    @property
+    def slots(self) -> int:
+        """How many attempts it takes at once; once that is set, it follows no more."""
+        return self._slots
+
+    @slots.setter
+    def slots(self, slots: int) -> None:
+        self._set_slots(slots)
+        self._has_own_slots = True
 
     def check(self, task: Task[Any, Any]) -> None:
         """Refuse a task that no other process can import."""
@@ -123,7 +133,7 @@ class Dask(TaskExecutor):
 
     def _has_threads(self, threads: int) -> None:
         if not self._has_own_slots and threads and threads != self.slots:
-            self.slots = threads
+            self._set_slots(threads)
 
 
 class _OnCluster(Handle):
