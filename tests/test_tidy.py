@@ -125,7 +125,7 @@ WORDS = {
 # other.
 SAME_MOMENT = {
     # A row comes bare, or whole but for its place in the log.
-    ("litejobs__apply_defaults_completes_row", "litejobs__apply_defaults_numbers_row"),
+    ("litejobs__apply_defaults_numbers_row", "litejobs__apply_defaults_writes_row"),
     # It comes last in the log, whether its job is told first or not.
     ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
     # Lanes of a key are looked at again, or those of a circuit, or both.
@@ -150,7 +150,7 @@ SAME_MOMENT = {
     ("litejobs_schedule_update_finds_options", "litejobs_schedule_update_guard"),
     ("litejobs_tier_update_guard", "litejobs_tier_update_is_recorded"),
     # A move is made by hand, or part of an undo.
-    ("litejobs__by_hand_completes", "litejobs__by_hand_is_undone"),
+    ("litejobs__by_hand_does_the_rest", "litejobs__by_hand_is_undone"),
     # A move is judged, or goes without saying; then in a lane of its own, or not.
     ("litejobs__moved_finds_head", "litejobs__moved_follows"),
     ("litejobs__moved_finds_head", "litejobs__moved_in_line"),
@@ -372,7 +372,7 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     plain = {name: " ".join(text.split()) for name, text in sources.items()}
     assert (
         "when new.is_whole is not 1 begin"
-        in plain["litejobs__apply_defaults_completes_row"]
+        in plain["litejobs__apply_defaults_writes_row"]
     )
     assert (
         "when new.is_whole = 1 begin" in plain["litejobs__apply_defaults_numbers_row"]
@@ -397,7 +397,7 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
         in plain["litejobs_job_cancel_request_is_logged"]
     )
     undoing = "exists (select 1 from litejobs_undoing)"
-    assert f"when not {undoing} and" in plain["litejobs__by_hand_completes"]
+    assert f"when not {undoing} and" in plain["litejobs__by_hand_does_the_rest"]
     assert f"when {undoing} begin" in plain["litejobs__by_hand_is_undone"]
 
 

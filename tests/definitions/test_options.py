@@ -141,7 +141,7 @@ def test_a_job_gets_each_option_that_its_task_or_schedule_says() -> None:
         *(statements.queries()[name] for name in ("enqueue_job", "enqueue_alike")),
         *(
             trigger(name)
-            for name in ("_apply_defaults_completes_row", "_adopt_gives_defaults")
+            for name in ("_apply_defaults_writes_row", "_adopt_gives_defaults")
         ),
         trigger("_replace_changes_job"),
     ):

@@ -252,7 +252,7 @@ def by_a_schedule(db: Sql, named: dict[str, Any]) -> int:
 WAYS = {
     "enqueue_job": by_query("enqueue_job"),
     "enqueue_alike": by_query("enqueue_alike"),
-    "litejobs__apply_defaults_completes_row": by_insert,
+    "litejobs__apply_defaults_writes_row": by_insert,
     "litejobs__fire_one_makes_job": by_a_schedule,
 }
 

@@ -63,11 +63,11 @@ COLD_TRIGGERS = (
     *("litejobs_rule_delete_guard", "litejobs_condition_insert_guard"),
     *(
         "litejobs_rule_change_insert_guard",
-        "litejobs_queue_update_of_retries_moves_them",
+        "litejobs_queue_update_of_retries_changes_lanes",
     ),
-    *("litejobs_rename_insert_moves_jobs", "litejobs_rename_update_moves_jobs"),
-    *("litejobs_tier_insert_moves_jobs", "litejobs_tier_update_moves_jobs"),
-    *("litejobs_tier_delete_moves_jobs", "litejobs_queue_insert_is_logged"),
+    *("litejobs_rename_insert_renames_jobs", "litejobs_rename_update_renames_jobs"),
+    *("litejobs_tier_insert_changes_lanes", "litejobs_tier_update_changes_lanes"),
+    *("litejobs_tier_delete_changes_lanes", "litejobs_queue_insert_is_logged"),
     "litejobs_undo_begins",
 )
 

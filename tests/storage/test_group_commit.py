@@ -372,23 +372,26 @@ def test_file_that_was_moved_is_refused_to_all(tmp_path: Path) -> None:
 
 
 def test_guard_that_objects_before_the_commit_objects_for_all(
-    file_jobs: LiteJobs,
+    file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enqueue = noted(file_jobs)
     crowd = Crowd(file_jobs)
     protection = crowd.database._protection
     assert protection is not None
 
+    def object_to_it() -> None:
+        raise FileRefused("not any more")
+
     def disturb(sql: str) -> None:
         if sql == statements.queries()["enqueue_alike"]:
-            protection._finding = FileRefused("not any more")
+            monkeypatch.setattr(protection, "check", object_to_it)
 
     with told_of_statements(crowd.database, disturb):
         with crowd.database._turn:
             crowd.join_line(*map(enqueue, range(4)))
         told = crowd.done()
     assert [str(each) for each in told] == ["not any more"] * 4
-    protection._finding = None
+    monkeypatch.undo()
     assert list(arguments(file_jobs).values()) == [-1]
 
 

@@ -371,7 +371,7 @@ end;
 -- task's own defaults can still be applied when it is (litejobs__adopt). A task that
 -- has been renamed goes by its new name. Where there is a lane already and nothing to
 -- be filled in, that is all.
-create trigger litejobs_job_insert_completes
+create trigger litejobs_job_insert_gets_defaults
 after insert on litejobs_job
 when new.created_at is null or new.birth is null
 begin
@@ -380,7 +380,7 @@ begin
 end;
 
 -- The work of it, which whole rows need not make room for.
-create trigger litejobs__apply_defaults_completes_row
+create trigger litejobs__apply_defaults_writes_row
 instead of insert on litejobs__apply_defaults
 when new.is_whole is not 1
 begin
@@ -489,7 +489,7 @@ begin
             where job_id = new.job and kind = 'circuit'
         ))
     where id = new.job;
-    insert into litejobs__move_to_lane (job) values (new.job);
+    insert into litejobs__put_in_lane (job) values (new.job);
     update litejobs_job
     set
         created_at = (select now from litejobs_clock),

@@ -42,14 +42,15 @@ select
 from litejobs_job as unfinished
 where finished_at is null;
 
--- The gates. They stand in four views by what they are asked of, so that a claim
--- passes a closed queue by without a look at its lanes. Each view has `closed`, the
--- codes of all its gates that hold jobs back (litejobs__reason says what they mean), as
--- members of a JSON object with a comma behind each; and `is_open` if there is none.
--- Whoever claims looks at `is_open` alone, so one more gate is one more part of
--- `closed`. litejobs__gate has them all, for one lane; litejobs_block turns them into
--- rows. One that ends by itself has an instant beside it, which is in all of these and
--- in litejobs_agenda: that is when a runner wakes.
+-- The gates. They stand in several views by what they are asked of (a queue, a base
+-- lane, an executor, a lane), so that a claim passes a closed queue by without a look
+-- at its lanes. Each view has `closed`, the codes of all its gates that hold jobs back
+-- (litejobs__reason says what they mean), as members of a JSON object with a comma
+-- behind each; and `is_open` if there is none. Whoever claims looks at `is_open` alone,
+-- so one more gate is one more part of `closed`. litejobs__gate has them all, for one
+-- lane; litejobs_block turns them into rows. One that ends by itself has an instant
+-- beside it, which is in all of these and in litejobs_agenda: that is when a runner
+-- wakes.
 
 -- What holds back all jobs of a queue? Perhaps the living runner runs others alone. A
 -- rate is kept by the one number of GCRA (the generic cell rate algorithm of ITU-T

@@ -336,7 +336,7 @@ begin
             or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
         )
     );
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select new.id
     where new.state = 'pending' and (
         new.old_state = 'completed' or new.old_state = 'dead_lettered'
@@ -392,7 +392,7 @@ end;
 
 -- The rest of such a move, if it has been made. A job of a backfill that was undone is
 -- again the one of its instant when it is requeued.
-create trigger litejobs__by_hand_completes
+create trigger litejobs__by_hand_does_the_rest
 instead of insert on litejobs__by_hand
 when not exists (select 1 from litejobs_undoing)
 and exists (select 1 from litejobs_job where id = new.id and state = new.new_state)

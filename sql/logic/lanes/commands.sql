@@ -8,7 +8,7 @@ select null as id, null as attempt_id, null as old_queue, null as queue,
 where 0;
 
 -- This job belongs in another lane.
-create view litejobs__move_to_lane as
+create view litejobs__put_in_lane as
 select null as job where 0;
 
 -- It has to be there first.

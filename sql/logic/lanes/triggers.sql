@@ -1,8 +1,8 @@
 -- What happens when a job changes lanes, or a lane its first job?
 
 -- A job belongs in another lane, which is there as a rule.
-create trigger litejobs__move_to_lane_finds_it
-instead of insert on litejobs__move_to_lane
+create trigger litejobs__put_in_lane_finds_it
+instead of insert on litejobs__put_in_lane
 begin
     insert into litejobs__need_lane (job) values (new.job);
     update litejobs_job
@@ -291,7 +291,7 @@ begin
 end;
 
 -- The work of it.
-create trigger litejobs__change_lane_moves
+create trigger litejobs__change_lane_finds_another
 instead of insert on litejobs__change_lane
 begin
     update litejobs_job
@@ -301,7 +301,7 @@ begin
     set probe_attempt_id = null
     where name = new.old_circuit and new.circuit is not new.old_circuit
     and probe_attempt_id = new.attempt_id;
-    insert into litejobs__move_to_lane (job) values (new.id);
+    insert into litejobs__put_in_lane (job) values (new.id);
     insert into litejobs__leave (kind, name)
     select 'lane', lane_id from litejobs__spare_lane where lane_id = new.left_lane;
 end;
@@ -345,11 +345,11 @@ begin
 end;
 
 -- Retries in line get lanes of their own, or leave them.
-create trigger litejobs_queue_update_of_retries_moves_them
+create trigger litejobs_queue_update_of_retries_changes_lanes
 after update of retries on litejobs_queue
 when new.retries <> old.retries
 begin
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select id from litejobs__unfinished
     where queue = new.name and starts > 0;
 end;
@@ -499,31 +499,31 @@ begin
 end;
 
 -- A tier begins: waiting jobs are in the lanes of theirs.
-create trigger litejobs_tier_insert_moves_jobs
+create trigger litejobs_tier_insert_changes_lanes
 after insert on litejobs_tier
 begin
     insert into litejobs__record_before_image (kind, key, before)
     values ('tier', new.id, null);
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select id from litejobs__unfinished
     where (queue = new.queue or new.queue = '');
 end;
 
 -- The same of a tier with other bounds.
-create trigger litejobs_tier_update_moves_jobs
+create trigger litejobs_tier_update_changes_lanes
 after update of queue, min_priority on litejobs_tier
 when new.queue <> old.queue or new.min_priority <> old.min_priority
 begin
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select id from litejobs__unfinished
     where (queue in (new.queue, old.queue) or '' in (new.queue, old.queue));
 end;
 
 -- The same of a tier that is no more.
-create trigger litejobs_tier_delete_moves_jobs
+create trigger litejobs_tier_delete_changes_lanes
 after delete on litejobs_tier
 begin
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select id from litejobs__unfinished
     where (queue = old.queue or old.queue = '');
 end;

@@ -425,7 +425,7 @@ begin
 end;
 
 -- A new one may be written over others; it has a number only when it is there
--- (litejobs_tier_insert_moves_jobs), and none that leaves no room for others.
+-- (litejobs_tier_insert_changes_lanes), and none that leaves no room for others.
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
 when new.id > 9007199254740992 or exists (select 1 from litejobs__recording)

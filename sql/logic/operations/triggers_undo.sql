@@ -430,7 +430,7 @@ begin
     cross join litejobs_job as job on job.id = cast(change.key as integer)
     where change.id = new.change and change.before is not null
     and job.state = 'processing';
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select job.id
     from litejobs_change as change
     cross join litejobs_job as job on job.id = cast(change.key as integer)

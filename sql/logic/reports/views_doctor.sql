@@ -60,7 +60,7 @@ from (
                     || found.first
             when 'job_in_wrong_lane'
                 then
-                    'move it: insert into litejobs__move_to_lane (job)
+                    'move it: insert into litejobs__put_in_lane (job)
                     values (' || found.first
                     || ')'
             when 'job_incomplete'

@@ -18,7 +18,7 @@ end;
 -- One step: the clock is judged first, purges that are over have their line, and then
 -- something is deleted, or is known not to be kept long enough. What is to come next is
 -- in the row of the pass, and in litejobs_agenda.
-create trigger litejobs__retain_takes_step
+create trigger litejobs__retain_deletes_some
 instead of insert on litejobs__retain
 begin
     select raise(

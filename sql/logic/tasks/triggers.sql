@@ -200,7 +200,7 @@ end;
 -- A task goes by another name: its waiting jobs do, too, and those that are still asked
 -- for under the old one. Names that had become the old one follow, and whoever had it
 -- before has it no more.
-create trigger litejobs_rename_insert_moves_jobs
+create trigger litejobs_rename_insert_renames_jobs
 after insert on litejobs_rename
 begin
     delete from litejobs_rename where old_name = new.new_name;
@@ -212,7 +212,7 @@ begin
 end;
 
 -- The same of an old name that leads to another one now.
-create trigger litejobs_rename_update_moves_jobs
+create trigger litejobs_rename_update_renames_jobs
 after update of new_name on litejobs_rename
 when new.new_name <> old.new_name
 begin
@@ -262,7 +262,7 @@ begin
     update litejobs_lane
     set turn = 0
     where queue = new.name and turn <> 0 and new.keys = 'in_order';
-    insert into litejobs__move_to_lane (job)
+    insert into litejobs__put_in_lane (job)
     select job.id
     from (select 1 from litejobs_lane where queue = new.name limit 1) as any_lane
     cross join litejobs__unfinished as job
