@@ -38,7 +38,7 @@ from litejobs.errors import (
     TaskCancelled,
 )
 
-LONG = 30.0  # seconds after which what has not happened never will
+LONG = 120.0  # seconds after which what has not happened never will
 
 on_posix = pytest.mark.skipif(
     sys.platform == "win32", reason="Ctrl-C does not end a wait for a lock"
