@@ -45,11 +45,29 @@ statements.plain_text = functools.lru_cache(2_000)(  # type: ignore[assignment]
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Bytecode goes to pytest's cache where it may not lie beside its source.
+MEMORY = Path("/dev/shm")  # on Linux, a file system without a disk
+ROOM = 2**31  # bytes that are free there; what tests leave goes at their ends
 
-    Hundreds of processes are started here: each would compile all it imports anew.
+
+def has_memory() -> bool:
+    """Whether the files of tests may be kept there: there is room, and programs run."""
+    if sys.platform != "linux" or not os.access(MEMORY, os.W_OK):
+        return False
+    found = os.statvfs(MEMORY)
+    return found.f_bavail * found.f_frsize >= ROOM and not (
+        found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Files lie in memory, and bytecode in pytest's cache if not beside its source.
+
+    Each commit waits until the disk has it, some milliseconds, where there is a disk;
+    whether SQLite asks for that is tested by file systems that tests make. And hundreds
+    of processes are started here: each would compile all it imports anew.
     """
+    if has_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     cache = getattr(config, "cache", None)
     if sys.dont_write_bytecode and cache is not None:
         sys.dont_write_bytecode = False
@@ -82,10 +100,12 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 def _forget_programs_of_tests() -> None:
     """The bytecode of what tests wrote to their folders: no other run has the same."""
-    folder = Path(tempfile.gettempdir()).resolve()
-    mirrored = Path(str(sys.pycache_prefix), *folder.parts[1:])
-    for each in mirrored.glob("pytest-of-*"):
-        shutil.rmtree(each, ignore_errors=True)
+    for name in (tempfile.gettempdir(), os.environ.get("PYTEST_DEBUG_TEMPROOT")):
+        if name is not None:
+            folder = Path(name).resolve()
+            mirrored = Path(str(sys.pycache_prefix), *folder.parts[1:])
+            for each in mirrored.glob("pytest-of-*"):
+                shutil.rmtree(each, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
