@@ -61,9 +61,10 @@ from litejobs.errors import (
     translated,
 )
 
-STATEMENTS = 1024
+STATEMENTS = 512
 """How many runs of other statements a prepared one outlives. apsw puts a statement back
-into the next place of a ring, so that 100 settles, say, push out the claim."""
+into the next place of a ring, so that 100 settles, say, push out the claim. It has this
+many places at most, whatever it is asked for."""
 
 TOGETHER = 100  # writes of other threads that one thread writes along with its own
 ROUNDS = 3  # in which they are looked for, since more come during each
