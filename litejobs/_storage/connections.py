@@ -30,9 +30,10 @@ from litejobs.errors import (
     ReadOnlyDatabase,
 )
 
-STATEMENTS = 1024
+STATEMENTS = 512
 """How many runs of other statements a prepared one outlives. apsw puts a statement back
-into the next place of a ring, so that 100 settles, say, push out the claim."""
+into the next place of a ring, so that 100 settles, say, push out the claim. It has this
+many places at most, whatever it is asked for."""
 
 DISK_FULL = (
     "the disk of %s is full: what runs is settled, but nothing is begun and no new job "

@@ -572,7 +572,7 @@ class _Kind(NamedTuple):
     recursive_triggers: bool
     foreign_keys: bool
     traced: bool
-    script: str
+    image: bytes  # which is another one where the SQL has a mistake (tests.mutations)
 
 
 class _Lender:
@@ -593,13 +593,13 @@ class _Lender:
         idle = self._idle.setdefault(kind, [])
         if idle:
             connection, file = idle.pop()
-            in_memory._put(connection, file, _installed(kind.script))
+            in_memory._put(connection, file, kind.image)
             connection.set_last_insert_rowid(0)
         else:
             connection, file = in_memory._spare.open(
                 _Connection, held=True, statements=PLACES
             )
-            in_memory._begin(connection, file, _installed(kind.script))
+            in_memory._begin(connection, file, kind.image)
             _configure(connection, kind.recursive_triggers, kind.foreign_keys)
             if kind.traced:
                 _trace(connection)
@@ -618,7 +618,7 @@ class _Lender:
         if not kind.traced:
             connection.trace_v2(0, None)
         connection.set_progress_handler(None)
-        version = int.from_bytes(_installed(kind.script)[40:44], "big")
+        version = int.from_bytes(kind.image[40:44], "big")
         if (
             not connection.in_transaction
             and connection.pragma("schema_version") == version
@@ -668,7 +668,7 @@ def lent(
     For what is done to rows, and to nothing else: a test that makes functions, say, or
     sets an authorizer, has a database `on_apsw`. What the *script* makes is in it.
     """
-    kind = _Kind(recursive_triggers, foreign_keys, traced, script)
+    kind = _Kind(recursive_triggers, foreign_keys, traced, _installed(script))
     return _lender.lend(kind, clock)
 
 
