@@ -34,6 +34,7 @@ class Outlook:
         began = RealTime.monotonic()
         # What is written from here on is not in it, or makes it look once more.
         self._lasts, self._seen_at = TIMES.poll, began
+        self._agenda = None  # if it cannot be seen
         agenda = self._agenda = self._loop.look(settles=settles)
         return agenda
 

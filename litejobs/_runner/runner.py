@@ -760,8 +760,6 @@ class Runner:
             agenda = agenda.put_off(TIMES.held_poll)
         slots = 0 if held_back else self._free_slots(agenda)
         room = self._room(agenda, held_back=held_back)
-        if room is not None and slots and self._needs_no_thread(agenda):
-            slots = 0
         if not agenda.alive:
             slots, room = self._begin_again(), None
         if self._is_due(agenda, slots) or self._has_room(agenda, room):
@@ -1038,20 +1036,6 @@ class Runner:
         if not self._executors or held_back or self._lent or not agenda.alive:
             return None
         return self._executors.room()
-
-    def _needs_no_thread(self, agenda: Agenda) -> bool:
-        """Whether no job can begin in a thread: none could, and none has ended there.
-
-        What the end of an attempt on an executor lets begin in one is seen by the next
-        look, and a claim for threads, too, takes half as long again.
-        """
-        if agenda.claim or self._one_at_a_time or self._in_step.applies:
-            return False
-        return not any(
-            running.takes_thread
-            for attempt, _ in self._unsettled
-            if (running := self._running.get(attempt)) is not None
-        )
 
     def _most(self, slots: int) -> int | None:
         """How many attempts may begin in all; None: as many as there is room for."""

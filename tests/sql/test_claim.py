@@ -198,6 +198,23 @@ def test_no_lane_is_passed_over_for_few(db: Sql) -> None:
     assert claimed_jobs(db, 3) == jobs[:2]
 
 
+@pytest.mark.parametrize(
+    ("slots", "begun"),
+    [("'3'", 3), ("'0'", 0), ("-1", 0), ("null", 0), ("2.5", 2), ("'abc'", 0)],
+)
+def test_slots_said_as_text_are_so_many_beside_many_lanes(
+    db: Sql, slots: str, begun: int
+) -> None:
+    """Some drivers bind all they are given as text, which is more than any number."""
+    for task in serve_many(db)[:5]:
+        db.enqueue(task)
+    assert few(db) == 5
+    db.execute(
+        f"insert into litejobs_claim (runner, slots) values ({db.runner}, {slots})"
+    )
+    assert db.value("select count(*) from litejobs_attempt") == begun
+
+
 # What a claim may change besides.
 KEPT = ("lane", "key", "queue", "circuit")
 

@@ -26,7 +26,8 @@ begin
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 0
-            else max(new.slots, 0)
+            -- A client may say it as text, which is more than any number.
+            else max(coalesce(cast(new.slots as integer), 0), 0)
         end,
         (select coalesce(max(id), 0) from litejobs_attempt),
         (
@@ -35,7 +36,7 @@ begin
             where few.jobs is not null and coalesce(
                 (select threads from litejobs_runner where id = new.runner)
                     - (select attempts from litejobs__in_threads)
-                    >= min(new.slots, few.jobs),
+                    >= min(cast(new.slots as integer), few.jobs),
                 1
             )
         )
