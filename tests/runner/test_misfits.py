@@ -85,8 +85,11 @@ def test_what_comes_later_is_held_by_the_worker(
         with jobs.running(threads=2) as runner:
             old = deployed(path, lambda to: None)
             with old:
-                first = old.enqueue("send", {"to": "a"}).id
-                second = old.enqueue("send", ["a"]).id
+                # Both begin in one turn: once one was found not to fit, those that are
+                # in line are held before they begin.
+                with old.transaction():
+                    first = old.enqueue("send", {"to": "a"}).id
+                    second = old.enqueue("send", ["a"]).id
                 assert runner.wait_idle(30)
             for each in (first, second):
                 job = jobs.get(each)

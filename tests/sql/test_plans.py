@@ -25,7 +25,6 @@ from tests.sql.fixture import (
     at,
     condition,
     is_code,
-    lent,
     on_apsw,
     on_sqlite3,
     trigger_body,
@@ -459,7 +458,7 @@ def steps(statement: str, history: int) -> int:
     *history* jobs have failed for good, as many wait for a far day, as many are in line
     in a queue that is paused.
     """
-    db = lent()
+    db = on_apsw(traced=False)
     db.serve("a", jitter=0.0)
     if statement == "settle by a rule":
         # As many policies were replaced, and as many are of other tasks and steps.
@@ -501,7 +500,7 @@ def test_the_work_of_a_statement_does_not_grow_with_the_file(statement: str) -> 
 
 def steps_beside(closed: str, lanes: int) -> int:
     """How many steps a claim takes beside so many lanes that are closed like this."""
-    db = lent()
+    db = on_apsw(traced=False)
     db.serve("a", concurrency_key="{0}", circuit="{0}", concurrency_limit=9)
     for name in range(lanes):
         db.enqueue(args=f'["{name}"]')
@@ -537,7 +536,7 @@ def test_a_claim_passes_by_lanes_that_are_parked_or_empty(closed: str) -> None:
 
 def steps_beside_empty(statement: str, lanes: int, in_line: int) -> int:
     """How many steps it takes where so many tasks have had a job that has ended."""
-    db = lent()
+    db = on_apsw(traced=False)
     for number in range(lanes):
         db.serve(f"a{number}")
         db.enqueue(f"a{number}")
