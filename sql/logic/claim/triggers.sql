@@ -5,7 +5,8 @@
 -- A runner that has stopped, or that a later one has replaced, is told so instead of
 -- being given work; while the disk is full nothing is begun. What is done seldom is in
 -- triggers of its own, since whatever a trigger might do takes up room, which is
--- cleared each time it is begun.
+-- cleared each time it is begun. Slots are made a number: some clients say text, which
+-- is more than any number.
 create trigger litejobs_claim_opens_attempts
 instead of insert on litejobs_claim
 begin
@@ -26,7 +27,6 @@ begin
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 0
-            -- A client may say it as text, which is more than any number.
             else max(coalesce(cast(new.slots as integer), 0), 0)
         end,
         (select coalesce(max(id), 0) from litejobs_attempt),
