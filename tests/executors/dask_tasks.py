@@ -69,12 +69,14 @@ def say() -> None:
 @jobs.task
 def loop(path: str) -> None:
     """Loop until an exception comes, and leave a file behind."""
-    current().progress(0.75, "loops")
     try:
+        current().progress(0.75, "loops")
         while True:
             sum(range(1000))
     except BaseException as error:
-        Path(path).write_text(type(error).__name__, encoding="utf-8")
+        whole = Path(f"{path}.new")  # whoever sees the file finds it written
+        whole.write_text(type(error).__name__, encoding="utf-8")
+        whole.replace(path)
         raise
 
 

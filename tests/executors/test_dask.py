@@ -164,8 +164,9 @@ def test_progress_comes_back_and_a_cancel_reaches_the_task(
     in_the_end(lambda: other.progress)
     other.cancel()
     in_the_end(lambda: other.state == "cancelled")
+    in_the_end((tmp_path / "left").exists)
     assert (tmp_path / "left").read_text(encoding="utf-8") == "TaskCancelled"
-    late = jobs.tasks["loop"].using(timeout=0.2, max_attempts=1)
+    late = jobs.tasks["loop"].using(timeout=1, max_attempts=1)
     job = late.enqueue(str(tmp_path / "late"))
     assert reason(job) == "the time limit has passed"
     in_the_end((tmp_path / "late").exists)
