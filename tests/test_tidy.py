@@ -124,8 +124,6 @@ WORDS = {
 # Triggers that share a table, an event and a timing, because their `when`s exclude each
 # other.
 SAME_MOMENT = {
-    # A row comes bare, or whole but for its place in the log.
-    ("litejobs__apply_defaults_numbers_row", "litejobs__apply_defaults_writes_row"),
     # It comes last in the log, whether its job is told first or not.
     ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
     # Lanes of a key are looked at again, or those of a circuit, or both.
@@ -370,13 +368,6 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     """Of each such pair, one has the condition of the other, negated."""
     sources = trigger_sources(on_apsw(traced=False).connection)
     plain = {name: " ".join(text.split()) for name, text in sources.items()}
-    assert (
-        "when new.is_whole is not 1 begin"
-        in plain["litejobs__apply_defaults_writes_row"]
-    )
-    assert (
-        "when new.is_whole = 1 begin" in plain["litejobs__apply_defaults_numbers_row"]
-    )
     assert "when coalesce(new.in_line, 0) = 0 begin" in plain["litejobs__moved_follows"]
     own = "when new.in_line > 0 and new.has_own_lane begin"
     assert own in plain["litejobs__moved_finds_head"]

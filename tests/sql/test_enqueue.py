@@ -218,6 +218,74 @@ def test_a_whole_row_names_the_lane_of_its_queue_and_task(
     )
 
 
+KEYED = {"concurrency_key": "api", "concurrency_limit": 2, "circuit": "server"}
+WRONG_LANE = (
+    "invalid_birth: the lane is that of the queue and the task; leave lane_id out"
+)
+
+
+def test_a_whole_row_may_name_a_lane_with_its_key_and_its_circuit(held: Sql) -> None:
+    held.serve("a")
+    first = held.job(held.enqueue("a", **KEYED))
+    whole = {"queue": "default", "lane_id": first.lane_id, "state": "pending"}
+    columns = {"run_at": held.now, "created_at": held.now, "priority": 1, **whole}
+    job = held.enqueue("a", **KEYED, **columns)
+    assert held.moves(job) == [(None, "pending", None)]
+    assert held.value("select head_id from litejobs_lane where base_id") == job
+    assert [held.attempt(each).job_id for each in held.claim(2)] == [job, first.id]
+    assert held.execute("select * from litejobs_doctor") == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"concurrency_key": "other"},
+        {"concurrency_key": None},
+        {"concurrency_limit": 3},
+        {"concurrency_limit": None},
+        {"circuit": "other"},
+        {"circuit": None},
+        {"requires": '["wifi"]'},
+    ],
+    ids=str,
+)
+def test_a_whole_row_has_the_key_and_the_circuit_of_its_lane(
+    held: Sql, wrong: dict[str, Any]
+) -> None:
+    held.serve("a")
+    for key in ("api", "other"):
+        held.enqueue("a", **KEYED | {"concurrency_key": key})
+        held.enqueue("a", **KEYED | {"circuit": key})
+    lane = held.job(1).lane_id
+    whole = {"queue": "default", "lane_id": lane, "priority": 0, "state": "pending"}
+    columns = {"run_at": held.now, "created_at": held.now, **whole, **KEYED, **wrong}
+    sentence = held.refused(
+        f"insert into litejobs_job (task, {', '.join(columns)}) "
+        f"values ('a', {', '.join('?' * len(columns))})",
+        tuple(columns.values()),
+    )
+    assert sentence == WRONG_LANE
+
+
+@pytest.mark.parametrize("gone", ["litejobs_key", "litejobs_circuit"])
+def test_a_whole_row_has_a_key_and_a_circuit_that_are_there(
+    held: Sql, gone: str
+) -> None:
+    held.serve("a")
+    lane = held.job(held.enqueue("a", **KEYED)).lane_id
+    held.execute("pragma foreign_keys = off")
+    held.execute(f"delete from {gone}")
+    assert held.value(f"select count(*) from {gone}") == 0
+    whole = {"queue": "default", "lane_id": lane, "priority": 0, "state": "pending"}
+    columns = {"run_at": held.now, "created_at": held.now, **whole, **KEYED}
+    sentence = held.refused(
+        f"insert into litejobs_job (task, {', '.join(columns)}) "
+        f"values ('a', {', '.join('?' * len(columns))})",
+        tuple(columns.values()),
+    )
+    assert sentence == WRONG_LANE
+
+
 # Refusals -----------------------------------------------------------------------------
 
 

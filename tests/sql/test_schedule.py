@@ -154,6 +154,106 @@ def test_a_schedule_is_planned_ahead_and_fires_at_its_instants(held: Sql) -> Non
     assert held.value("select runs from litejobs_schedule") == 31
 
 
+@pytest.mark.parametrize(
+    ("of_task", "of_schedule"),
+    [
+        ({}, {}),
+        ({"queue": "mail", "priority": 3}, {}),
+        ({"queue": "mail", "priority": 3}, {"queue": "sms", "priority": 4}),
+        ({"max_attempts": 5, "retryable": 0}, {"max_attempts": 6}),
+        ({"expires_in_ms": HOUR}, {}),
+        ({"expires_in_ms": HOUR}, {"expires_in_ms": DAY}),
+        ({"timeout_ms": 3_000}, {}),
+        ({"timeout_ms": 3_000}, {"timeout_ms": 4_000, "jitter": 0.0}),
+        ({"concurrency_key": "api"}, {}),
+        ({"concurrency_key": "api"}, {"concurrency_limit": 2}),
+        ({"concurrency_key": "api"}, {"concurrency_key": "own"}),
+        ({"concurrency_key": "of {0}"}, {"args": '["x"]'}),
+        ({"concurrency_key": "of {0}"}, {"concurrency_key": "{0}"}),
+        ({"circuit": "server"}, {}),
+        ({"circuit": "server"}, {"circuit": "other"}),
+        ({"circuit": "{0}"}, {"args": '["x"]'}),
+        ({"concurrency_key": "api", "circuit": "server"}, {}),
+        ({}, {"concurrency_limit": 3}),
+        ({"requires": '["wifi"]'}, {}),
+        ({}, {"requires": '["wifi", "power"]'}),
+        ({}, {"unique_key": "k", "on_conflict": "replace"}),
+        ({}, {"overlap": "queue", "max_waiting": 5}),
+    ],
+    ids=str,
+)
+def test_a_job_of_a_known_lane_is_as_the_first_of_it(
+    held: Sql, of_task: dict[str, Any], of_schedule: dict[str, Any]
+) -> None:
+    """The first one is completed by the insert trigger; where all is known, none is."""
+    held.serve("a", **of_task)
+    held.execute("update litejobs_runner set plans = 1")
+    held.insert("litejobs_step", task="a", position=1, label="one")
+    add(held, MINUTE, **of_schedule)
+    for _ in range(2):
+        go(held, MINUTE)
+        for attempt in held.claim(1):
+            held.settle(attempt)
+    first, second = (held.job(number) for number in (1, 2))
+    changing = {"id", "created_at", "run_at", "occurrence_at", "expires_at", "birth"}
+    changing |= {"attempt_id", "finished_at"}
+    assert {k: v for k, v in vars(first).items() if k not in changing} == {
+        k: v for k, v in vars(second).items() if k not in changing
+    }
+    assert second.run_at - first.run_at == MINUTE
+    assert (second.expires_at or 0) - (first.expires_at or 0) in (0, MINUTE)
+    assert first.birth & 3 == second.birth & 3 == 2
+    assert held.moves(1) == held.moves(2)
+    assert held.moves(1)[0] == (None, "pending", None)
+    origins = "select origin from litejobs_line where job_id = ? and old_state is null"
+    assert held.column(origins, (1,)) == held.column(origins, (2,)) == ["schedule s"]
+    assert held.execute("select * from litejobs_doctor") == []
+
+
+def test_where_others_are_in_line_a_job_of_a_known_lane_has_its_place(
+    held: Sql,
+) -> None:
+    """A lane with a key keeps the first of its jobs, also when that is a new one."""
+    held.serve("a", concurrency_key="api")
+    held.execute("update litejobs_runner set plans = 1")
+    add(held, MINUTE, name="later", concurrency_limit=9)
+    add(held, MINUTE, name="sooner", concurrency_limit=9, priority=5)
+    go(held, MINUTE)
+    go(held, MINUTE)
+    assert [held.value("select head_id from litejobs_lane where base_id")] == [2]
+    attempts = held.claim(4)
+    jobs = [held.attempt(each).job_id for each in attempts]
+    assert [held.job(each).priority for each in jobs] == [5, 5, 0, 0]
+    assert held.execute("select * from litejobs_doctor") == []
+
+
+def test_a_job_of_a_schedule_waits_in_a_tier_of_its_queue(held: Sql) -> None:
+    begin(held)
+    add(held, MINUTE)
+    go(held, MINUTE)
+    held.insert("litejobs_tier", min_priority=0, every_ms=HOUR)
+    go(held, MINUTE)
+    lanes = held.column(
+        "select tier_id > 0 from litejobs_job as job "
+        "join litejobs_lane as lane on lane.id = job.lane_id order by job.id"
+    )
+    assert lanes[-1] == 1
+    assert held.execute("select * from litejobs_doctor") == []
+
+
+def test_a_job_of_a_renamed_task_goes_by_the_new_name(held: Sql) -> None:
+    begin(held)
+    add(held, MINUTE)
+    go(held, MINUTE)
+    held.serve("b")
+    held.insert("litejobs_rename", old_name="a", new_name="b")
+    held.execute("update litejobs_schedule set task = 'a'")
+    go(held, MINUTE)
+    assert held.column("select task from litejobs_job order by id desc limit 1") == [
+        "b"
+    ]
+
+
 def test_a_day_asleep_is_one_job_and_one_row(held: Sql) -> None:
     begin(held)
     add(held, SECOND)

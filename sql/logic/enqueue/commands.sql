@@ -1,8 +1,13 @@
 -- What do triggers say to each other when a job is asked for?
 
--- This job has been inserted as a bare row, or whole but for its place in the log.
+-- This job has been inserted as a bare row.
 create view litejobs__apply_defaults as
-select null as job, null as is_whole where 0;
+select null as job where 0;
+
+-- This job has been inserted whole. `place` is its place in the log, if it named one,
+-- and `own_lane` the lane where that keeps the first of its jobs, and it is in line.
+create view litejobs__arrive as
+select null as job, null as place, null as own_lane where 0;
 
 -- This job has been inserted, and is in no lane yet.
 create view litejobs__enter_lane as
@@ -10,6 +15,10 @@ select null as job where 0;
 
 -- This job is complete, and comes last in the log.
 create view litejobs__number as
+select null as job where 0;
+
+-- This job has its place in the log, which is not told there yet.
+create view litejobs__tell_birth as
 select null as job where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has

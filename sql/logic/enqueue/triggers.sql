@@ -32,16 +32,27 @@ or new.id > 0 and (
     or exists (select 1 from litejobs_tally where upto_id >= new.id)
 )
 or new.birth is not null and (
-    new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
+    new.created_at is null or new.birth & 3 <> case
+        when new.schedule_id is not null then 2 else new.state = 'scheduled'
+    end
     or new.id > 0 and new.id <= (select births from litejobs__mark)
 )
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
-    and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
-    and circuit = '' and misfit = '' and new.requires is null
-    and new.concurrency_key is null
-    and new.circuit is null and not exists (select 1 from litejobs_tier)
+    and requires = '' and tier_id = 0 and retries = 0 and misfit = ''
+    and concurrency_key = coalesce(new.concurrency_key, '')
+    and circuit = coalesce(new.circuit, '') and new.requires is null
+    and concurrency_limit = case
+        when new.concurrency_key is null then 0 else coalesce(new.concurrency_limit, 0)
+    end
+    and not exists (select 1 from litejobs_tier)
+)
+or new.created_at is not null and (
+    new.concurrency_key is not null
+    and not exists (select 1 from litejobs_key where key = new.concurrency_key)
+    or new.circuit is not null
+    and not exists (select 1 from litejobs_circuit where name = new.circuit)
 )
 or new.spec_id is not null and (
     new.created_at is null
@@ -81,7 +92,9 @@ begin
         'invalid_birth: the place of a job in the log is kept by the database; leave birth out'
     )
     where new.birth is not null and (
-        new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
+        new.created_at is null or new.birth & 3 <> case
+            when new.schedule_id is not null then 2 else new.state = 'scheduled'
+        end
         or new.id > 0 and new.id <= (select births from litejobs__mark)
     );
     select raise(
@@ -138,11 +151,20 @@ begin
     where new.lane_id is not null and not exists (
         select 1 from litejobs_lane
         where id = new.lane_id and queue = new.queue and task = new.task
-        and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
-        and circuit = '' and misfit = '' and new.requires is null
-        and new.concurrency_key is null
-        and new.circuit is null
+        and requires = '' and tier_id = 0 and retries = 0 and misfit = ''
+        and concurrency_key = coalesce(new.concurrency_key, '')
+        and circuit = coalesce(new.circuit, '') and new.requires is null
+        and concurrency_limit = case
+            when new.concurrency_key is null then 0
+            else coalesce(new.concurrency_limit, 0)
+        end
         and not exists (select 1 from litejobs_tier)
+    )
+    or new.created_at is not null and (
+        new.concurrency_key is not null
+        and not exists (select 1 from litejobs_key where key = new.concurrency_key)
+        or new.circuit is not null
+        and not exists (select 1 from litejobs_circuit where name = new.circuit)
     );
     select raise(
         abort,
@@ -373,16 +395,26 @@ end;
 -- be filled in, that is all.
 create trigger litejobs_job_insert_gets_defaults
 after insert on litejobs_job
-when new.created_at is null or new.birth is null
+when new.created_at is null or new.birth is null or new.birth & 2
+or new.concurrency_key is not null or new.circuit is not null
 begin
-    insert into litejobs__apply_defaults (job, is_whole)
-    values (new.id, new.created_at is not null);
+    insert into litejobs__apply_defaults (job)
+    select new.id where new.created_at is null;
+    insert into litejobs__arrive (job, place, own_lane)
+    select
+        new.id,
+        new.birth,
+        case
+            when new.state = 'pending'
+                and (new.concurrency_key is not null or new.circuit is not null)
+                then new.lane_id
+        end
+    where new.created_at is not null;
 end;
 
 -- The work of it, which whole rows need not make room for.
 create trigger litejobs__apply_defaults_writes_row
 instead of insert on litejobs__apply_defaults
-when new.is_whole is not 1
 begin
     update litejobs_job
     set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
@@ -500,11 +532,13 @@ begin
     where id = new.job;
 end;
 
--- A row that came whole, but does not say where it stands in the log, has only that
--- added.
-create trigger litejobs__apply_defaults_numbers_row
-instead of insert on litejobs__apply_defaults
-when new.is_whole = 1
+-- What comes whole has its place in the log, which a line of its own tells if it came
+-- from a schedule; and it may be the first of its lane.
+create trigger litejobs__arrive_finds_place
+instead of insert on litejobs__arrive
 begin
-    insert into litejobs__number (job) values (new.job);
+    insert into litejobs__number (job) select new.job where new.place is null;
+    insert into litejobs__tell_birth (job) select new.job where new.place & 2;
+    insert into litejobs__find_head (lane)
+    select new.own_lane where new.own_lane is not null;
 end;

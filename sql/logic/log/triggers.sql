@@ -185,6 +185,14 @@ begin
         end
     end
     where id = new.job;
+    insert into litejobs__tell_birth (job)
+    select id from litejobs_job where id = new.job and birth & 2;
+end;
+
+-- Where its place in the log does not tell of it, a line of its own does.
+create trigger litejobs__tell_birth_is_a_line
+instead of insert on litejobs__tell_birth
+begin
     insert into litejobs__transition (at, job_id, new_state, origin)
     select job.created_at, job.id, job.state,
         (
@@ -192,7 +200,7 @@ begin
             where id = job.schedule_id
         )
     from litejobs_job as job
-    where job.id = new.job and job.birth & 2;
+    where job.id = new.job;
 end;
 
 -- The place of a birth is kept.

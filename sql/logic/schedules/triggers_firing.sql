@@ -107,33 +107,101 @@ begin
 end;
 
 -- It becomes a job, unless something speaks against it, and may have to wait for others
--- of its schedule.
+-- of its schedule. A whole row where task and lane are known already, a bare one
+-- otherwise, which the insert trigger completes to the same.
 create trigger litejobs__fire_one_makes_job
 instead of insert on litejobs__fire_one
 begin
     insert into litejobs__fire_unless (schedule_id, at, by_hand)
     values (new.schedule_id, new.at, new.by_hand);
     insert into litejobs_job (
-        task, args, run_at, queue, priority, max_attempts, retryable, options,
-        concurrency_key, concurrency_limit, circuit, requires,
-        expires_at, unique_key, on_conflict, unique_for_ms, on_parent_failure,
-        schedule_id, occurrence_at
+        task, args, run_at, queue, lane_id, priority, state, created_at, max_attempts,
+        retryable, spec_id, options, step, concurrency_key, concurrency_limit, circuit,
+        requires, expires_at, unique_key, on_conflict, unique_for_ms, on_parent_failure,
+        schedule_id, occurrence_at, birth
     )
     select
         schedule.task, schedule.args,
         min(occurrence.due_at, (select now from litejobs_clock)),
-        schedule.queue, schedule.priority, schedule.max_attempts, schedule.retryable,
-        (select text from litejobs_spec where id = schedule.spec_id),
-        schedule.concurrency_key, schedule.concurrency_limit,
-        schedule.circuit, schedule.requires,
+        case when lane.id is null then schedule.queue else lane.queue end,
+        lane.id,
+        case
+            when lane.id is null then schedule.priority
+            else coalesce(schedule.priority, task.priority, 0)
+        end,
+        case when lane.id is null then 'scheduled' else 'pending' end,
+        case when lane.id is not null then (select now from litejobs_clock) end,
+        coalesce(schedule.max_attempts, task.max_attempts),
+        coalesce(schedule.retryable, task.retryable),
+        case
+            when lane.id is null then null
+            when schedule.spec_id is null then task.spec_id
+            else wording.spec_id
+        end,
+        case when lane.id is null then spec.text end,
+        case when lane.id is not null then (
+            select label from litejobs_step
+            where task = task.name order by position limit 1
+        ) end,
+        case
+            when lane.id is null then schedule.concurrency_key
+            else nullif(lane.concurrency_key, '')
+        end,
+        schedule.concurrency_limit,
+        case
+            when lane.id is null then schedule.circuit else nullif(lane.circuit, '')
+        end,
+        schedule.requires,
         min(
-            (select now from litejobs_clock) + schedule.expires_in_ms, 253402300799999
+            (select now from litejobs_clock)
+                + coalesce(schedule.expires_in_ms, task.expires_in_ms),
+            253402300799999
         ),
         schedule.unique_key, schedule.on_conflict, schedule.unique_for_ms,
         case when schedule.overlap <> 'allow' then 'run' end,
-        schedule.id, occurrence.at
+        schedule.id, occurrence.at,
+        case
+            when lane.id is not null
+                then 4 * (select claims + others from litejobs__mark) + 2
+        end
     from litejobs_occurrence as occurrence
     cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
+    left join litejobs_task as task on task.name = schedule.task
+    left join litejobs_spec as spec on spec.id = schedule.spec_id
+    left join litejobs_wording as wording
+        on wording.base_id = coalesce(task.spec_id, 0) and wording.said = spec.text
+    left join litejobs_lane as lane
+        on (spec.text is null or wording.said is not null)
+        and lane.queue = coalesce(schedule.queue, task.queue, 'default')
+        and lane.task = task.name and lane.requires = '' and lane.tier_id = 0
+        and lane.retries = 0
+        and lane.concurrency_key
+            = coalesce(schedule.concurrency_key, task.concurrency_key, '')
+        and lane.concurrency_limit = case
+            when coalesce(schedule.concurrency_key, task.concurrency_key) is null then 0
+            else coalesce(schedule.concurrency_limit, 0)
+        end
+        and lane.circuit = coalesce(schedule.circuit, task.circuit, '')
+        and lane.misfit = ''
+        and coalesce(schedule.requires, task.requires) is null
+        and (
+            schedule.concurrency_key is not null or task.concurrency_key is null
+            or instr(task.concurrency_key, '{') = 0
+        )
+        and (
+            schedule.circuit is not null or task.circuit is null
+            or instr(task.circuit, '{') = 0
+        )
+        and (
+            lane.concurrency_key = ''
+            or exists (select 1 from litejobs_key where key = lane.concurrency_key)
+        )
+        and (
+            lane.circuit = ''
+            or exists (select 1 from litejobs_circuit where name = lane.circuit)
+        )
+        and not exists (select 1 from litejobs_tier)
+        and not exists (select 1 from litejobs_rename where old_name = schedule.task)
     where occurrence.schedule_id = new.schedule_id and occurrence.at = new.at
     and occurrence.is_range = 0 and occurrence.state = 'planned'
     and not exists (
@@ -333,6 +401,10 @@ end;
 create trigger litejobs__fire_behind_waits
 instead of insert on litejobs__fire_behind
 when (select overlap <> 'allow' from litejobs_schedule where id = new.schedule_id)
+and exists (
+    select 1 from litejobs__unfinished
+    where schedule_id = new.schedule_id and occurrence_at <> new.at
+)
 begin
     insert into litejobs_dependency (job_id, parent_id)
     select job.id, other.id
