@@ -306,6 +306,11 @@ def _members(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"))[1:-1]
 
 
+def _arguments(stored: bytes) -> Any:
+    """Mostly there are none, and each is given a list of its own."""
+    return [] if stored == b"[]" else json_or_text(stored.decode(errors="replace"))
+
+
 def simulated_attempt(
     row: tuple[Any, ...], *, with_arguments: bool
 ) -> SimulatedAttempt:
@@ -321,7 +326,7 @@ def simulated_attempt(
         at=from_ms(at),
         schedule_id=row[9],
         occurrence_at=None if occurrence_at is None else from_ms(occurrence_at),
-        args=json_or_text(row[11].decode(errors="replace")) if with_arguments else None,
+        args=_arguments(row[11]) if with_arguments else None,
     )
 
 

@@ -26,7 +26,7 @@ from tests.bench._line import LINE
 from tests.bench._processes import PROCESSES
 from tests.bench._rows import ROWS
 from tests.bench._schedules import SCHEDULES
-from tests.bench._simulation import SIMULATION
+from tests.bench._simulation import SIMULATIONS
 from tests.bench._statements import profile, profiles
 from tests.bench._tests import TESTS
 from tests.bench._wear import COUNTED, WEAR
@@ -43,7 +43,7 @@ USUAL_ONES = (
     *HERE,
     *COMMAND_LINE,
     TESTS,
-    SIMULATION,
+    *SIMULATIONS,
     LARGE,
 )
 USUAL = [workload.name for workload in USUAL_ONES]
