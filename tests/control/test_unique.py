@@ -90,3 +90,23 @@ def test_four_processes_of_sixteen_threads_make_one_job_of_each_key(
     if how == "raise":
         made = Counter(key for key, _, new in got if new)
         assert made == dict.fromkeys(range(KEYS), 1)
+
+
+def test_what_is_replaced_has_the_options_of_the_new_one(jobs: LiteJobs) -> None:
+    """Also where task, lane and options are known, and all is said in one row."""
+
+    @jobs.task
+    def sync(n: int) -> None: ...
+
+    sync.using(timeout=4).enqueue(0)
+    first = sync.using(unique_key="k", delay="1h").enqueue(1)
+    later = {"unique_key": "k", "on_conflict": "replace", "delay": "1h"}
+    for options, timeout_ms in (({"timeout": 4}, 4_000), ({}, None)):
+        assert sync.using(**later, **options).enqueue(2).id == first.id
+        with jobs.reader() as db:
+            said = db.execute(
+                "select options ->> '$.timeout_ms' from litejobs_job_spec "
+                "where job_id = ?",
+                (first.id,),
+            ).get
+        assert said == timeout_ms

@@ -227,6 +227,21 @@ def test_where_others_are_in_line_a_job_of_a_known_lane_has_its_place(
     assert held.execute("select * from litejobs_doctor") == []
 
 
+def test_a_job_that_a_schedule_replaces_has_the_options_of_the_schedule(
+    held: Sql,
+) -> None:
+    """Also where the lane is known, and what fires says all of it in one row."""
+    begin(held)
+    add(held, MINUTE, unique_key="k", on_conflict="replace", timeout_ms=4_000)
+    go(held, MINUTE)
+    held.settle(held.claim(1)[0])
+    waits = held.enqueue("a", unique_key="k", run_at=held.now + DAY)
+    go(held, MINUTE)
+    job = held.job(waits)
+    assert (job.state, job.timeout_ms) == ("pending", 4_000)
+    assert ledger(held)[-1] == (120, "skipped", "unique_key", 1)
+
+
 def test_a_job_of_a_schedule_waits_in_a_tier_of_its_queue(held: Sql) -> None:
     begin(held)
     add(held, MINUTE)

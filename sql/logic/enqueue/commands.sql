@@ -22,8 +22,9 @@ create view litejobs__tell_birth as
 select null as job where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
--- it: this one, with what the new one was to have, `said` as a JSON object of columns.
+-- it: this one, with what the new one was to have, `said` as a JSON object of columns;
+-- its options as they were said, or, of a whole row, the number that they have.
 create view litejobs__replace as
 select null as job, null as on_conflict, null as args, null as run_at,
-    null as options, null as said
+    null as options, null as spec_id, null as said
 where 0;

@@ -199,10 +199,10 @@ begin
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
     insert into litejobs__replace (
-        job, on_conflict, args, run_at, options, said
+        job, on_conflict, args, run_at, options, spec_id, said
     )
     select
-        id, new.on_conflict, new.args, new.run_at, new.options,
+        id, new.on_conflict, new.args, new.run_at, new.options, new.spec_id,
         json_object(
             'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
             'max_attempts', new.max_attempts, 'retryable', new.retryable,
@@ -323,7 +323,7 @@ begin
         max_attempts = coalesce(new.said ->> '$.max_attempts', task.max_attempts),
         retryable = coalesce(new.said ->> '$.retryable', task.retryable),
         spec_id = case
-            when new.options is null then task.spec_id
+            when new.options is null then coalesce(new.spec_id, task.spec_id)
             else (
                 select spec_id from litejobs_wording
                 where base_id = coalesce(task.spec_id, 0) and said = new.options
