@@ -45,12 +45,22 @@ def db(cli: Cli, path: Path) -> Cli:
 
 
 @pytest.fixture
-def kept_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def opened_anew() -> None:
+    """Each command opens the file, and closes it, in a module that is `kept_open`."""
+
+
+@pytest.fixture
+def kept_open(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """What one command has opened is used by the next one: SQLite reads no schema anew.
 
     That is most of what a command costs. For tests of what commands say and do, and not
     of how a file is opened and closed.
     """
+    if "opened_anew" in request.fixturenames:
+        yield
+        return
     kept = Kept()
     monkeypatch.setattr(opening, "connected", kept.connected)
     monkeypatch.setattr(Database, "of", kept.of)

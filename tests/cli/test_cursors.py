@@ -12,6 +12,8 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from tests.cli.calls import Cli
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 @pytest.fixture
 def cursor(path: Path) -> None:

@@ -11,6 +11,8 @@ from freezegun import freeze_time
 
 from tests.cli.calls import Cli
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 START = "2026-01-01T12:00:00Z"
 
 

@@ -20,6 +20,8 @@ from litejobs.cli.commands import purge as command
 from tests.cli.calls import Cli
 from tests.waiting import Sizes
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
 ROOT = Path(__file__).parents[2]
 NOW = "2026-01-01T12:00:00Z"
@@ -193,6 +195,7 @@ def test_operations_that_are_forgotten_are_named(db: Cli, path: Path) -> None:
         assert [operation.name for operation in jobs.operations()] == ["purge"]
 
 
+@pytest.mark.usefixtures("opened_anew")
 def test_the_file_is_written_anew_though_there_is_no_job(db: Cli, path: Path) -> None:
     db("purge", "--all", "--yes")
     with LiteJobs(path) as jobs, jobs.transaction() as connection:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from litejobs import LiteJobs
 from tests.cli.calls import Cli
+
+pytestmark = pytest.mark.usefixtures("kept_open")
 
 NEW_FILE = """\
 KIND           TASK  QUEUE  KEPT      SAYS

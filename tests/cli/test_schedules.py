@@ -21,6 +21,8 @@ from litejobs import Cron, Every, LiteJobs, cron, every
 from litejobs.cli import main, printing
 from tests.cli.calls import Cli, document
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
 HOSTILE = {
@@ -574,6 +576,7 @@ def test_changes_are_signed_by_the_command_line(
     assert found == [(state, "cli") for state in states]
 
 
+@pytest.mark.usefixtures("opened_anew")
 def test_operations_that_change_nothing_write_nothing(
     db: Cli, path: Path, clock: Any
 ) -> None:

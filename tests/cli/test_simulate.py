@@ -20,6 +20,8 @@ from tests.cli.calls import Cli, document
 from tests.rows import for_each
 from tests.waiting import Sizes
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 END = START + dt.timedelta(seconds=24)  # twelve mails later
 

@@ -21,6 +21,8 @@ from litejobs.cli.commands import stats as command
 from tests.cli.calls import Cli
 from tests.waiting import Sizes
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 

@@ -11,6 +11,8 @@ from litejobs import Circuit, LiteJobs, Policy, Retry, Rule, cron
 from litejobs.cli.commands import tasks as _tasks
 from tests.cli.calls import Cli, document
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 @pytest.fixture
 def several(path: Path) -> Path:

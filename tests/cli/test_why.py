@@ -13,6 +13,8 @@ from freezegun import freeze_time
 from litejobs import Circuit, LiteJobs, Retry
 from tests.cli.calls import Cli, document
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 @pytest.fixture
 def waiting(path: Path) -> Path:
