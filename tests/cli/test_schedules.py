@@ -639,6 +639,7 @@ def test_operations_that_change_nothing_write_nothing(
         (["a\udcff", "send", "--every", "1h"], "half of a surrogate"),
     ],
 )
+@pytest.mark.usefixtures("opened_anew")
 def test_add_refuses_what_makes_no_sense(
     db: Cli, path: Path, arguments: list[str], sentence: str
 ) -> None:
@@ -693,6 +694,7 @@ def test_add_refuses_what_makes_no_sense(
         (["set", "report", "--every", "1_000"], "'1_000' is not a duration"),
     ],
 )
+@pytest.mark.usefixtures("opened_anew")
 def test_change_that_cannot_work_is_wrong_usage(
     db: Cli, path: Path, files: dict[str, bytes], arguments: list[str], sentence: str
 ) -> None:
@@ -718,6 +720,7 @@ def test_change_that_cannot_work_is_wrong_usage(
     ],
     ids=" ".join,
 )
+@pytest.mark.usefixtures("opened_anew")
 def test_schedule_that_does_not_exist_is_an_error(
     db: Cli, path: Path, files: dict[str, bytes], command: list[str]
 ) -> None:

@@ -76,6 +76,7 @@ def file_with_a_past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("opened_anew")
 def test_it_says_what_would_happen(db: Cli, path: Path) -> None:
     before = hashlib.sha256(path.read_bytes()).digest()
     result = db("simulate", "--until", "+1d")
