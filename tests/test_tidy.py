@@ -445,19 +445,24 @@ LOOKS_LIKE_SQL = re.compile(
 )
 
 
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All that a module is made of."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def strings_of(path: Path) -> list[str]:
     """The string constants of a module, without its docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = nodes_of(path)
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in docstrings
@@ -655,19 +660,19 @@ def called_name(call: ast.Call) -> str:
 
 @for_each("path", PYTHON_FILES)
 def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = nodes_of(path)
     own = {
         node.attr
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     } | {
         name
-        for node in ast.walk(tree)
+        for node in nodes
         for name in [getattr(node, "name", None), getattr(node, "id", None)]
         if isinstance(name, str)
     }
     modules = {each.stem for each in PYTHON_FILES}
-    for node in ast.walk(tree):
+    for node in nodes:
         names = []
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("litej"):
             names = [each.name for each in node.names if each.name not in modules]
@@ -741,10 +746,10 @@ CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 SETTING = {"setattr", "delattr", "object"}
 
 
-def ours(tree: ast.AST) -> dict[str, Any]:
+def ours(nodes: list[ast.AST]) -> dict[str, Any]:
     """What comes from the package, by the name that it has in a test."""
     found: dict[str, Any] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 if each.name.split(".")[0] == "litejobs":
@@ -774,12 +779,14 @@ def is_ours(node: ast.expr, known: dict[str, Any]) -> bool:
 
 def constants_set(text: str) -> list[str]:
     """The constants of the package that a test sets, or a program within it."""
+    if "litejobs" not in text:  # from which nothing is ours
+        return []
     try:
-        tree = ast.parse(textwrap.dedent(text))
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(text))))
     except SyntaxError:
         return []
-    known, found = ours(tree), []
-    for node in ast.walk(tree):
+    known, found = ours(nodes), []
+    for node in nodes:
         pairs: list[tuple[ast.expr, str]] = []
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             pairs = [(node.value, node.attr)]
