@@ -55,6 +55,23 @@ def test_with_nothing_to_do_the_loop_may_wait_a_day(held: Sql) -> None:
     assert (row.now, row.next_run_at, row.next_deadline_at) == (held.now, None, None)
 
 
+def test_each_instant_of_the_agenda_wakes_who_waits(held: Sql) -> None:
+    """A runner, a test that advances its clock, and a simulation ask for all of them.
+
+    What a retention deletes, no test of an application waits for.
+    """
+    columns = held.column("select name from pragma_table_info('litejobs_agenda')")
+    instants = {each for each in columns if each.startswith("next_")}
+    assert len(instants) == len(columns) - 1
+    for query, left_out in (
+        ("agenda", set()),
+        ("next_instant", {"next_retention_at"}),
+        ("simulated_agenda", set()),
+    ):
+        text = statements.queries()[query]
+        assert set(re.findall(r"\bnext_\w+_at\b", text)) == instants - left_out, query
+
+
 def test_the_next_instant_is_the_earliest_of_all(held: Sql) -> None:
     held.serve("a", timeout_ms=30 * MINUTE)
     held.enqueue("a", run_at=held.now + HOUR, priority=5)
