@@ -69,6 +69,12 @@ def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
     from litejobs._storage.refusals import shown_name
 
     changes = statements.changes(statements.objects(connection))
+    if not changes:
+        raise TamperedSchema(
+            f"{path} is as the SQL of this program says, which is not what its "
+            "versions.txt says; install litejobs again, or, where you have changed its "
+            "SQL, run python -m tests.schemas freeze"
+        )
     names = ", ".join(shown_name(name) for name, _ in changes[:3])
     raise TamperedSchema(
         f"{path}: {names} is not as litejobs made it "

@@ -22,7 +22,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._definitions.columns import order
 from litejobs._process.clock import held_clock
-from litejobs._storage import connections, rows, schema
+from litejobs._storage import connections, rows, schema, statements
 from litejobs._storage import database as _database
 from litejobs._storage.writer_lock import FairLock
 from litejobs.errors import (
@@ -402,6 +402,19 @@ def add_trigger(connection: apsw.Connection) -> None:
         "create trigger litejobs_job_is_forgotten after insert on litejobs_job "
         "begin delete from litejobs_job where id = new.id; end"
     )
+
+
+def test_sql_that_was_changed_and_not_frozen_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is as the SQL of the program has it, but no version is known by that."""
+    path = tmp_path / "jobs.db"
+    LiteJobs(path).open().close()
+    other = statements.Known("0" * 40, "0" * 40)
+    known = {statements.current_version(): other}
+    monkeypatch.setattr(statements, "versions", lambda: known)
+    with pytest.raises(TamperedSchema, match=r"run python -m tests\.schemas freeze"):
+        LiteJobs(path).open()
 
 
 def test_change_of_the_schema_by_another_process_is_noticed_at_the_next_write(
