@@ -91,10 +91,10 @@ def test_arguments_that_are_stored_as_a_list_have_names_as_well() -> None:
 
 def test_arguments_of_a_flow_and_of_a_task_of_nobody_are_compared_as_stored() -> None:
     jobs.enqueue("trip", {"to": "Oslo", "by": "train"})
-    jobs.enqueue("elsewhere", [1, 2])
+    jobs.enqueue("task_of_nobody", [1, 2])
     assert_enqueued("trip", args={"by": "train"})
-    assert_enqueued("elsewhere", args=[1, 2])
-    refute_enqueued("elsewhere", args=[1])
+    assert_enqueued("task_of_nobody", args=[1, 2])
+    refute_enqueued("task_of_nobody", args=[1])
 
 
 def test_values_are_compared_as_the_file_has_them() -> None:
