@@ -27,8 +27,8 @@ select
         else 'scheduled'
     end,
     case when lane.id is not null then clock.now end,
-    coalesce(:max_attempts, task.max_attempts),
-    coalesce(:retryable, task.retryable),
+    coalesce(:max_attempts, case when lane.id is not null then task.max_attempts end),
+    coalesce(:retryable, case when lane.id is not null then task.retryable end),
     case
         when lane.id is null then null
         when :options is null then task.spec_id
@@ -43,7 +43,10 @@ select
         :expires_at,
         min(
             max(coalesce(:run_at, clock.now + :wait_ms), clock.now)
-                + coalesce(:expires_in_ms, task.expires_in_ms),
+                + coalesce(
+                    :expires_in_ms,
+                    case when lane.id is not null then task.expires_in_ms end
+                ),
             253402300799999
         )
     ),
@@ -102,8 +105,8 @@ select
         else 'scheduled'
     end,
     case when lane.id is not null then clock.now end,
-    coalesce(:max_attempts, task.max_attempts),
-    coalesce(:retryable, task.retryable),
+    coalesce(:max_attempts, case when lane.id is not null then task.max_attempts end),
+    coalesce(:retryable, case when lane.id is not null then task.retryable end),
     case
         when lane.id is null then null
         when :options is null then task.spec_id
@@ -118,7 +121,10 @@ select
         :expires_at,
         min(
             max(coalesce(:run_at, clock.now + :wait_ms), clock.now)
-                + coalesce(:expires_in_ms, task.expires_in_ms),
+                + coalesce(
+                    :expires_in_ms,
+                    case when lane.id is not null then task.expires_in_ms end
+                ),
             253402300799999
         )
     ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from litejobs._definitions import columns as _columns
+from litejobs._storage import statements
 from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, STATES, WAITING, Sql, with_options
 
@@ -216,6 +218,40 @@ def test_a_whole_row_names_the_lane_of_its_queue_and_task(
     assert sentence == (
         "invalid_birth: the lane is that of the queue and the task; leave lane_id out"
     )
+
+
+@pytest.mark.parametrize("name", ["enqueue_job", "enqueue_alike"])
+def test_a_job_of_a_renamed_task_has_nothing_of_the_old_one(
+    held: Sql, name: str
+) -> None:
+    held.serve("a", max_attempts=9, retryable=0, expires_in_ms=HOUR)
+    held.enqueue("a")
+    held.serve("b")
+    held.insert("litejobs_rename", old_name="a", new_name="b")
+    args = '["[1]"]' if name == "enqueue_alike" else "[1]"
+    given = dict.fromkeys(re.findall(r":(\w+)", statements.queries()[name]))
+    [row] = held.query(name, **given | {"task": "a", "args": args, "wait_ms": 0})
+    job = held.job(row.id)
+    assert (job.task, job.max_attempts, job.retryable, job.expires_at) == (
+        *("b", None, None),
+        None,
+    )
+
+
+def test_options_that_take_back_those_of_the_task_do_so_at_a_replacement(
+    held: Sql,
+) -> None:
+    """Of a row that came whole, no number of options means that it has none."""
+    held.serve("a", timeout_ms=3_000)
+    held.enqueue("a", options='{"timeout_ms":null}')
+    given = dict.fromkeys(
+        re.findall(r":(\w+)", statements.queries()["enqueue_job"])
+    ) | {"task": "a", "args": "[1]", "wait_ms": HOUR, "unique_key": "k"}
+    [row] = held.query("enqueue_job", **given)
+    assert held.job(row.id).timeout_ms == 3_000
+    again = {"options": '{"timeout_ms":null}', "on_conflict": "replace"}
+    assert held.query("enqueue_job", **given | again) == []
+    assert held.job(row.id).timeout_ms is None
 
 
 KEYED = {"concurrency_key": "api", "concurrency_limit": 2, "circuit": "server"}

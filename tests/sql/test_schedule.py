@@ -256,17 +256,44 @@ def test_a_job_of_a_schedule_waits_in_a_tier_of_its_queue(held: Sql) -> None:
     assert held.execute("select * from litejobs_doctor") == []
 
 
-def test_a_job_of_a_renamed_task_goes_by_the_new_name(held: Sql) -> None:
-    begin(held)
+def test_a_job_of_a_renamed_task_goes_by_the_new_name_and_its_defaults(
+    held: Sql,
+) -> None:
+    held.serve("a", max_attempts=9, retryable=0, expires_in_ms=DAY)
+    held.execute("update litejobs_runner set plans = 1")
     add(held, MINUTE)
     go(held, MINUTE)
     held.serve("b")
     held.insert("litejobs_rename", old_name="a", new_name="b")
     held.execute("update litejobs_schedule set task = 'a'")
     go(held, MINUTE)
-    assert held.column("select task from litejobs_job order by id desc limit 1") == [
-        "b"
-    ]
+    job = held.job(held.value("select max(id) from litejobs_job"))
+    assert (job.task, job.max_attempts, job.retryable, job.expires_at) == (
+        *("b", None, None),
+        None,
+    )
+
+
+def test_a_whole_row_is_of_an_instant_that_is_planned(held: Sql) -> None:
+    begin(held)
+    schedule = add(held, MINUTE)
+    lane = held.job(held.enqueue("a")).lane_id
+    whole = {"queue": "default", "lane_id": lane, "priority": 0, "state": "pending"}
+    columns = {"task": "a", "run_at": held.now, "created_at": held.now, "birth": 2}
+    for of in ((77, 5), (schedule, 5)):
+        row = (
+            columns
+            | whole
+            | {
+                "schedule_id": of[0],
+                "occurrence_at": of[1],
+            }
+        )
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        sentence = held.refused(
+            f"insert into litejobs_job ({names}) values ({marks})", tuple(row.values())
+        )
+        assert sentence.startswith("invalid_birth: the place of a job in the log")
 
 
 def test_a_day_asleep_is_one_job_and_one_row(held: Sql) -> None:

@@ -23,8 +23,9 @@ select null as job where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
 -- it: this one, with what the new one was to have, `said` as a JSON object of columns;
--- its options as they were said, or, of a whole row, the number that they have.
+-- its options as they were said, or, of a row that `is_whole`, the number that they
+-- have, if any.
 create view litejobs__replace as
 select null as job, null as on_conflict, null as args, null as run_at,
-    null as options, null as spec_id, null as said
+    null as options, null as is_whole, null as spec_id, null as said
 where 0;

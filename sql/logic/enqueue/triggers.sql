@@ -35,6 +35,11 @@ or new.birth is not null and (
     new.created_at is null or new.birth & 3 <> case
         when new.schedule_id is not null then 2 else new.state = 'scheduled'
     end
+    or new.birth & 2 and not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.occurrence_at
+        and is_range = 0 and state = 'planned'
+    )
     or new.id > 0 and new.id <= (select births from litejobs__mark)
 )
 or new.lane_id is not null and not exists (
@@ -95,6 +100,11 @@ begin
         new.created_at is null or new.birth & 3 <> case
             when new.schedule_id is not null then 2 else new.state = 'scheduled'
         end
+        or new.birth & 2 and not exists (
+            select 1 from litejobs_occurrence
+            where schedule_id = new.schedule_id and at = new.occurrence_at
+            and is_range = 0 and state = 'planned'
+        )
         or new.id > 0 and new.id <= (select births from litejobs__mark)
     );
     select raise(
@@ -199,10 +209,11 @@ begin
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
     insert into litejobs__replace (
-        job, on_conflict, args, run_at, options, spec_id, said
+        job, on_conflict, args, run_at, options, is_whole, spec_id, said
     )
     select
-        id, new.on_conflict, new.args, new.run_at, new.options, new.spec_id,
+        id, new.on_conflict, new.args, new.run_at, new.options,
+        new.created_at is not null, new.spec_id,
         json_object(
             'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
             'max_attempts', new.max_attempts, 'retryable', new.retryable,
@@ -323,7 +334,8 @@ begin
         max_attempts = coalesce(new.said ->> '$.max_attempts', task.max_attempts),
         retryable = coalesce(new.said ->> '$.retryable', task.retryable),
         spec_id = case
-            when new.options is null then coalesce(new.spec_id, task.spec_id)
+            when new.is_whole then new.spec_id
+            when new.options is null then task.spec_id
             else (
                 select spec_id from litejobs_wording
                 where base_id = coalesce(task.spec_id, 0) and said = new.options

@@ -131,8 +131,13 @@ begin
         end,
         case when lane.id is null then 'scheduled' else 'pending' end,
         case when lane.id is not null then (select now from litejobs_clock) end,
-        coalesce(schedule.max_attempts, task.max_attempts),
-        coalesce(schedule.retryable, task.retryable),
+        coalesce(
+            schedule.max_attempts,
+            case when lane.id is not null then task.max_attempts end
+        ),
+        coalesce(
+            schedule.retryable, case when lane.id is not null then task.retryable end
+        ),
         case
             when lane.id is null then null
             when schedule.spec_id is null then task.spec_id
@@ -154,7 +159,10 @@ begin
         schedule.requires,
         min(
             (select now from litejobs_clock)
-                + coalesce(schedule.expires_in_ms, task.expires_in_ms),
+                + coalesce(
+                    schedule.expires_in_ms,
+                    case when lane.id is not null then task.expires_in_ms end
+                ),
             253402300799999
         ),
         schedule.unique_key, schedule.on_conflict, schedule.unique_for_ms,
