@@ -40,9 +40,9 @@ create table litejobs_queue (
 -- key or a circuit are in lanes of their own below it (`base_id`). Such a lane knows
 -- the first of its jobs: `head_priority` and `head_at` say where it comes among the
 -- heads, after `turn`, which is the last attempt of its key where keys take turns.
--- While its own rate limit or its circuit holds it back, it is `parked`, so that nobody
--- looks. With an `executor`, that of its task or else of its queue, it is looked at
--- only by who has told its room.
+-- While its own rate limit or its circuit holds its jobs back, it is `parked`, so that
+-- nobody looks; of a lane without a job that says nothing. With an `executor`, that of
+-- its task or else of its queue, it is looked at only by who has told its room.
 create table litejobs_lane (
     id integer not null primary key,
     queue text not null,

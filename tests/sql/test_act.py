@@ -92,7 +92,7 @@ DERIVED = (
     ),
     # The other way round the next tick looks at it.
     (
-        "select id from litejobs_lane as lane where base_id is not null and parked <"
+        "select id from litejobs_lane as lane where head_id is not null and parked <"
         " (select parked from litejobs__parking where lane_id = lane.id)"
     ),
     "select 1 from litejobs_undoing",

@@ -458,6 +458,29 @@ def test_a_circuit_can_be_there_before_its_jobs(db: Sql, state: str) -> None:
     assert line.name == f"circuit.{state}"
 
 
+def test_a_lane_that_was_empty_when_its_circuit_opened_opens_with_it(db: Sql) -> None:
+    serve(db)
+    end(db, "ok")
+    set_state(db, "open")
+    jobs = waiting(db, 2)
+    assert db.value("select parked from litejobs_lane where circuit = 'c'") == 1
+    assert claimed(db) == []
+    set_state(db, "closed")
+    assert claimed(db) == jobs
+
+
+def test_a_lane_that_is_emptied_while_its_circuit_is_open_opens_with_it(
+    db: Sql,
+) -> None:
+    serve(db)
+    [job] = waiting(db, 1)
+    set_state(db, "open")
+    db.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
+    set_state(db, "closed")
+    jobs = waiting(db, 2)
+    assert claimed(db) == jobs
+
+
 def test_a_lane_that_is_made_while_its_circuit_is_open_opens_with_it(db: Sql) -> None:
     db.insert("litejobs_circuit", name="c", state="open")
     serve(db)

@@ -1621,6 +1621,34 @@ def test_a_lane_that_opens_before_its_keys_other_lanes_is_looked_at_in_time(
     assert claimed(held, 1) == [job]
 
 
+def test_a_key_that_nothing_waits_for_wakes_nobody(held: Sql) -> None:
+    held.serve("a", concurrency_key="k", rate_count=1, rate_ms=MINUTE)
+    first, second = held.enqueue(), held.enqueue()
+    [attempt] = held.claim()
+    assert held.attempt(attempt).job_id == first
+    held.settle(attempt)
+    wakes = "select closed_until from litejobs_key"
+    assert held.value(wakes) == held.now + MINUTE
+    held.execute("update litejobs_job set state = 'cancelled' where id = ?", (second,))
+    held.clock.shift(20)
+    held.tick()
+    assert held.value(wakes) == held.now + 40 * SECOND
+    held.clock.shift(40)
+    held.tick()
+    assert held.value(wakes) is None
+    third = held.enqueue()
+    assert claimed(held, 1) == [third]
+    assert held.value(wakes) is None
+    held.clock.shift(20)
+    fourth = held.enqueue()
+    assert held.value(wakes) == held.now + 40 * SECOND
+    assert claimed(held, 1) == []
+    held.clock.shift(40)
+    held.tick()
+    finish(held, third)
+    assert claimed(held, 1) == [fourth]
+
+
 @pytest.mark.parametrize("on_parent_failure", [None, "cancel", "run", "block"])
 def test_whoever_waits_for_another_says_so(
     db: Sql, on_parent_failure: str | None

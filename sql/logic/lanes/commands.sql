@@ -15,10 +15,6 @@ select null as job where 0;
 create view litejobs__need_lane as
 select null as job where 0;
 
--- This lane is new.
-create view litejobs__lane_made as
-select null as lane where 0;
-
 -- The first job of this lane may have changed.
 create view litejobs__find_head as
 select null as lane where 0;

@@ -21,9 +21,8 @@ begin
     where id = new.job;
 end;
 
--- Queue, key, circuit and lanes that are not there are made, the base lane first; a new
--- lane is closed if its key or circuit is, and its key has had the turns that it has
--- had.
+-- Queue, key, circuit and lanes that are not there are made, the base lane first; the
+-- key of a new lane has had the turns that it has had.
 create trigger litejobs__need_lane_makes_it
 instead of insert on litejobs__need_lane
 when not exists (
@@ -126,29 +125,10 @@ begin
         and lane.concurrency_limit = place.concurrency_limit
         and lane.circuit = place.circuit and lane.misfit = place.misfit
     );
-    insert into litejobs__lane_made (lane)
-    select last_insert_rowid() where changes() > 0;
 end;
 
--- A new lane is closed if its key or its circuit is, and is looked at when that ends.
-create trigger litejobs__lane_made_parks
-instead of insert on litejobs__lane_made
-begin
-    update litejobs_lane
-    set parked = 1
-    where id = new.lane
-    and (select parked from litejobs__parking where lane_id = new.lane);
-    update litejobs_key
-    set closed_until = min(
-        coalesce(closed_until, 253402300799999),
-        (select key_rate_until from litejobs__own_gate where lane_id = new.lane)
-    )
-    where key = (select concurrency_key from litejobs_lane where id = new.lane)
-    and rate_next_us > (select now from litejobs_clock) * 1000
-    and (select key_rate from litejobs__own_gate where lane_id = new.lane);
-end;
-
--- Which of a key's lanes are parked, and when is the key to be looked at again?
+-- Which of a key's lanes are parked, and when is the key to be looked at again? Nobody
+-- looks at lanes that have no job, so they stay as they are till they have one.
 create trigger litejobs__reopen_parks
 instead of insert on litejobs__reopen
 when new.concurrency_key is not null
@@ -156,7 +136,7 @@ begin
     update litejobs_lane
     set parked = not parked
     where concurrency_key = new.concurrency_key and concurrency_key <> ''
-    and base_id is not null
+    and base_id is not null and head_id is not null
     and parked <> (
         select parked from litejobs__parking where lane_id = litejobs_lane.id
     );
@@ -166,6 +146,7 @@ begin
         from litejobs_lane as lane
         cross join litejobs__own_gate as own on own.lane_id = lane.id
         where lane.concurrency_key = new.concurrency_key and lane.concurrency_key <> ''
+        and lane.head_id is not null
     )
     where key = new.concurrency_key;
 end;
@@ -178,6 +159,7 @@ begin
     update litejobs_lane
     set parked = not parked
     where circuit = new.circuit and circuit <> '' and base_id is not null
+    and head_id is not null
     and parked <> (
         select parked from litejobs__parking where lane_id = litejobs_lane.id
     );
@@ -198,17 +180,33 @@ begin
     where (id = new.lane_id or id = old.lane_id) and base_id is not null;
 end;
 
--- It is kept in the lane, so that a claim does not look for it.
+-- It is kept in the lane, so that a claim does not look for it. A lane that had none is
+-- parked if its key or its circuit is closed, and is looked at when that ends.
 create trigger litejobs__find_head_stores_it
 instead of insert on litejobs__find_head
 when exists (select 1 from litejobs_lane where id = new.lane and base_id is not null)
 begin
     update litejobs_lane
-    set (head_priority, head_at, head_id) = (
-        select head_priority, head_at, head_id from litejobs__head
-        where lane_id = litejobs_lane.id
-    )
+    set
+        (head_priority, head_at, head_id) = (
+            select head_priority, head_at, head_id from litejobs__head
+            where lane_id = litejobs_lane.id
+        ),
+        parked = case
+            when head_id is not null then parked
+            else (select parked from litejobs__parking where lane_id = litejobs_lane.id)
+        end
     where id = new.lane;
+    update litejobs_key
+    set closed_until = min(
+        coalesce(closed_until, 253402300799999),
+        (select key_rate_until from litejobs__own_gate where lane_id = new.lane)
+    )
+    where key = (
+        select concurrency_key from litejobs_lane
+        where id = new.lane and parked and head_id is not null
+    )
+    and (select key_rate from litejobs__own_gate where lane_id = new.lane);
 end;
 
 -- A job whose queue, task, facts, key, circuit or priority has changed may belong in
@@ -385,6 +383,7 @@ or new.closed_until is not old.closed_until and (
     or new.closed_until is null and exists (
         select 1 from litejobs_lane
         where concurrency_key = new.key and concurrency_key <> '' and parked
+        and head_id is not null
     )
 )
 begin

@@ -224,7 +224,7 @@ from (
         'look again: insert into litejobs__reopen select concurrency_key, circuit from litejobs_lane where id = '
             || min(lane.id)
     from litejobs_lane as lane
-    where lane.parked = 1
+    where lane.parked = 1 and lane.head_id is not null
     and not exists (
         select 1 from litejobs_key
         where key = lane.concurrency_key and closed_until is not null
