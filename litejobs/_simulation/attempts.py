@@ -307,8 +307,12 @@ def _members(document: dict[str, Any]) -> str:
 
 
 def _arguments(stored: bytes) -> Any:
-    """Mostly there are none, and each is given a list of its own."""
-    return [] if stored == b"[]" else json_or_text(stored.decode(errors="replace"))
+    """Mostly there are none, and each is given a document of its own."""
+    none = _NO_ARGUMENTS.get(stored)
+    return none() if none else json_or_text(stored.decode(errors="replace"))
+
+
+_NO_ARGUMENTS: dict[bytes, type] = {b"{}": dict, b"[]": list}
 
 
 def simulated_attempt(
@@ -323,11 +327,15 @@ def simulated_attempt(
         task=row[4],
         queue=row[5],
         step=row[6],
-        at=from_ms(at),
+        at=_instant(at),
         schedule_id=row[9],
-        occurrence_at=None if occurrence_at is None else from_ms(occurrence_at),
+        occurrence_at=None if occurrence_at is None else _instant(occurrence_at),
         args=_arguments(row[11]) if with_arguments else None,
     )
+
+
+# Several begin at an instant, which is mostly that of their schedules as well.
+_instant = functools.lru_cache(maxsize=16)(from_ms)
 
 
 # What is said -------------------------------------------------------------------------

@@ -188,6 +188,7 @@ class Engine:
 
     def __init__(self, copy: Copy, begun: Begun, endings: Endings) -> None:
         self._db = copy.connection
+        self._execute = copy.connection.cursor().execute  # the rows of one at a time
         self._clock = copy.clock
         self._begun = begun
         self._endings = endings
@@ -321,19 +322,19 @@ class Engine:
         tick: int,
         slots: int,
     ) -> None:
-        db, known, is_due = self._db, queries(), False
+        execute, known, is_due = self._execute, queries(), False
         most: int | None = None
         if finished:
             self._settle(finished)
         for plan in plans:
-            record_plan(db, plan)
+            record_plan(self._db, plan)
         if tick:
             self._tick()
         elif finished:
             # Asked in any case, and if nothing can begin there is nothing new. As in
             # `Loop.turn`, what is due comes in line first; then a tick is due, too.
             agenda = self._agenda(slots)
-            is_due = bool(agenda.tick) and db.execute(known["is_anything_due"]).get
+            is_due = bool(agenda.tick) and execute(known["is_anything_due"]).get
             if is_due or not agenda.claim or slots <= 0:
                 self._known, slots = agenda, 0
             most = agenda.claim
@@ -342,11 +343,11 @@ class Engine:
             self._claim_apart(slots)
         elif slots > 0:
             if most is None:
-                most = db.execute(known["simulated_candidates"], {"slots": slots}).get
+                most = execute(known["simulated_candidates"], {"slots": slots}).get
             slots = most
         if slots > 0:
             given = {"runner": self._begun.runner, "slots": slots}
-            db.execute(known["claim"], given)
+            execute(known["claim"], given)
             rows = self._given()
             self._attempts += len(rows)
             self._begin(rows)
@@ -362,7 +363,7 @@ class Engine:
 
     def _has_room_apart(self) -> bool:
         """Whether a job may start on an executor."""
-        [(_, _, may_start)] = self._db.execute(queries()["executors_agenda"])
+        [(_, _, may_start)] = self._execute(queries()["executors_agenda"])
         return bool(may_start)
 
     def _claim_apart(self, slots: int) -> None:
@@ -371,7 +372,7 @@ class Engine:
         room = {name: most - taken.count(name) for name, most in self._slots.items()}
         given = {"runner": self._begun.runner, "slots": max(0, slots), "most": None}
         told = given | {"executors": json.dumps(room)}
-        self._db.execute(queries()["claim_room"], told)
+        self._execute(queries()["claim_room"], told)
         rows = self._given()
         self._attempts += len(rows)
         self._begin(rows)
@@ -379,7 +380,7 @@ class Engine:
     # What is said to the copy -----------------------------------------------------
 
     def _agenda(self, slots: int) -> Agenda:
-        row: Any = self._db.execute(queries()["simulated_agenda"], (slots,)).fetchone()
+        [row] = self._execute(queries()["simulated_agenda"], (slots,))
         return Agenda._make(row)
 
     def _as_foreseen(self, finished: Mapping[int, str]) -> Agenda | None:
@@ -397,11 +398,11 @@ class Engine:
 
     def _tick(self) -> None:
         given = {"runner": self._begun.runner, "seen_at": self._clock.now_ms}
-        self._db.execute(queries()["tick"], given)
+        self._execute(queries()["tick"], given)
 
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers, however long that takes."""
-        rows = self._db.execute(queries()["planning"], {"limit": PLANNED_AT_ONCE})
+        rows = self._execute(queries()["planning"], {"limit": PLANNED_AT_ONCE})
         requests = [planner.Request._make(row) for row in rows.fetchall()]
         return [planner.plan(each).parameters() for each in requests]
 
@@ -409,30 +410,30 @@ class Engine:
         many = ",".join(f'"{attempt}":{each}' for attempt, each in finished.items())
         try:
             with self._apart(self._db):
-                self._db.execute(queries()["settle_many"], (f"{{{many}}}",))
+                self._execute(queries()["settle_many"], (f"{{{many}}}",))
         except (apsw.ConstraintError, apsw.SQLError):
             for attempt, document in finished.items():
                 self._settle_one(attempt, document)
 
     def _settle_one(self, attempt: int, document: str) -> None:
         try:
-            self._db.execute(queries()["settle"], (attempt, document))
+            self._execute(queries()["settle"], (attempt, document))
         except apsw.ConstraintError as error:
             refused = outcomes.not_retryable(
                 "bad_outcome", f"its outcome was refused: {error}"
             )
-            self._db.execute(queries()["settle"], (attempt, refused))
+            self._execute(queries()["settle"], (attempt, refused))
 
     # What runs --------------------------------------------------------------------
 
     def _given(self) -> list[Any]:
         given = {"after": self._after, "runner": self._begun.runner}
-        return self._db.execute(queries()["simulated_assignments"], given).fetchall()
+        return self._execute(queries()["simulated_assignments"], given).fetchall()
 
     def _begin(self, rows: list[Any]) -> None:
         if rows and self._slots:
             asked = {"runner": self._begun.runner, "after": self._after}
-            self._placed |= dict(self._db.execute(queries()["placed"], asked))
+            self._placed |= dict(self._execute(queries()["placed"], asked))
         for row in rows:
             attempt, claimed_at, deadline_at = row[0], row[7], row[8]
             self._after = attempt
@@ -459,7 +460,7 @@ class Engine:
         """What a tick has closed runs no more, and what is to be cancelled ends now."""
         asked = {"attempts": f"[{','.join(map(str, self._running))}]"}
         cancelled: dict[int, str] = {}
-        for attempt, is_open, _ in self._db.execute(queries()["signals"], asked):
+        for attempt, is_open, _ in self._execute(queries()["signals"], asked):
             del self._running[attempt]
             if is_open:
                 cancelled[attempt] = _CANCELLED

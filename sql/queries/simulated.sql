@@ -37,7 +37,12 @@ with recursive part (at) as (
     select (at / :part + 1) * :part from part where (at / :part + 1) * :part < :until
 ),
 move as (
-    select logged.at, job.queue, logged.old_state, logged.new_state
+    select
+        logged.at,
+        job.queue,
+        (logged.new_state = 'pending') - (logged.old_state is 'pending') as in_line,
+        (logged.new_state = 'processing') - (logged.old_state is 'processing')
+            as running
     from litejobs__logged as logged
     cross join litejobs_job as job on job.id = logged.job_id
     where logged.new_state is not null
@@ -46,13 +51,17 @@ move as (
     end
 ),
 change (queue, at, more) as (
-    select queue, at, sum((new_state = 'pending') - (old_state is 'pending'))
+    select queue, at, sum(in_line)
     from move
+    where in_line <> 0
     group by queue, at
+    having sum(in_line) <> 0
     union all
-    select null, at, sum((new_state = 'processing') - (old_state is 'processing'))
+    select null, at, sum(running)
     from move
+    where running <> 0
     group by at
+    having sum(running) <> 0
     union all
     select key, :start, value from json_each(:depths)
     union all
@@ -203,6 +212,7 @@ change (kind, name, most, at, more) as (
         select kind, name, most, to_at, -1 from used
     )
     group by kind, name, most, at
+    having sum(more) <> 0
 ),
 level as (
     select
