@@ -195,6 +195,7 @@ class Engine:
         self._after = 0
         self._attempts = 0
         self._wait_ms = self._idle = self._quiet_until = 0
+        self._in_vain = False  # the last claim found nothing that may start
         self._known: Agenda | None = None  # of now, and nothing was done since
         self._foreseen: Agenda | None = None  # of then, and nothing was done since
         self._ends: list[tuple[int, int]] = []
@@ -343,12 +344,14 @@ class Engine:
             self._claim_apart(slots)
         elif slots > 0:
             if most is None:
-                most = execute(known["simulated_candidates"], {"slots": slots}).get
+                asked = "simulated_candidates" if self._in_vain else "simulated_ready"
+                most = execute(known[asked], (slots,)).get
             slots = most
         if slots > 0:
             given = {"runner": self._begun.runner, "slots": slots}
             execute(known["claim"], given)
             rows = self._given()
+            self._in_vain = not rows
             self._attempts += len(rows)
             self._begin(rows)
         if tick and self._running:

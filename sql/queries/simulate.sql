@@ -228,9 +228,14 @@ cross join litejobs_job as job on job.id = assigned.job_id
 where assigned.attempt_id > :after and assigned.runner_id = :runner
 order by assigned.attempt_id;
 
+-- name: simulated_ready
+-- How many jobs in line might a claim of so many slots look at, whatever their gates?
+-- It is asked after a tick, which is mostly there to begin something.
+select count(*) from (select 1 from litejobs__ready limit :slots);
+
 -- name: simulated_candidates
 -- How many jobs might a claim of so many slots begin, none if none could? To ask costs
--- less than to claim nothing, or to look for one more when there is none.
+-- less than to claim nothing, so it is asked when the last claim was in vain.
 select case
     when not exists (select 1 from litejobs__ready) then 0
     when (select is_any from litejobs__startable)
