@@ -24,6 +24,7 @@ from litejobs import LiteJobs
 from litejobs._process.sizes import other_sizes
 from litejobs._process.timing import TIMES, other_times
 from litejobs._storage import statements
+from tests.libraries import skip_where_missing
 from tests.waiting import Sizes, Times
 
 pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
@@ -98,11 +99,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int | None:
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Three processes share the tests on two cores, with `-n auto`.
 
-    A third of their time they wait: for programs to start, locks, and real pauses.
+    A third of their time they wait: for programs to start, locks, and real pauses. Each
+    has its part in the order of the tests, so that most statements are prepared by one
+    of them, and takes from the others when it is through.
     """
+    if config.option.dist == "no":
+        config.option.dist = "worksteal"
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     try:
@@ -148,6 +153,11 @@ def _compile_a_share(config: pytest.Config) -> None:
         # What is wrong with it is said when it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of libraries are there in any case, and run where these are."""
+    skip_where_missing(items)
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,7 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, TaskError, every
 from tests.cli.calls import Cli, document
+from tests.libraries import needs
 from tests.rows import for_each
 from tests.waiting import Sizes
 
@@ -286,8 +287,8 @@ def test_a_person_sees_how_far_it_is(
     assert "100%" in shown.getvalue()
 
 
+@needs("matplotlib")
 def test_a_picture_is_drawn(db: Cli, path: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="it comes with the plot extra")
     result = db("simulate", "--until", "+1d", "--plot", tmp_path / "out.svg")
     assert result.exit_code == 0, result.stderr
     assert f"the picture is in {tmp_path / 'out.svg'}" in result.stderr

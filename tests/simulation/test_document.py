@@ -15,6 +15,7 @@ from litejobs import LiteJobs, every
 from litejobs._simulation.findings import Simulation
 from litejobs.cli import main
 from tests.cli.calls import runner
+from tests.libraries import needs
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/simulation.md").read_text("utf-8")
 PATIENT = """
@@ -50,8 +51,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
+@needs("matplotlib")
 def test_its_program_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="it comes with the plot extra")
     [program] = blocks("python")
     names: dict[str, Any] = {}
     exec(program, names)
@@ -60,8 +61,8 @@ def test_its_program_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (folder / "week.svg").exists()
 
 
+@needs("matplotlib")
 def test_its_commands_run(folder: Path) -> None:
-    pytest.importorskip("matplotlib", reason="it comes with the plot extra")
     [console] = blocks("console")
     for line in console.splitlines():
         dollar, program, *arguments = shlex.split(line)

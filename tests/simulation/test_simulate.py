@@ -26,6 +26,7 @@ from litejobs.errors import (
     TamperedSchema,
 )
 from litejobs.testing import hold_clock, release_clock
+from tests.libraries import needs
 from tests.rows import for_each
 from tests.waiting import Sizes
 
@@ -959,10 +960,9 @@ def test_what_draws_is_an_extra(
     assert list(tmp_path.iterdir()) == []
 
 
+@needs("matplotlib")
 @for_each("kind", ["svg", "png", "pdf"])
 def test_it_is_drawn(jobs: LiteJobs, clock: Any, tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("matplotlib", reason="it comes with the plot extra")
-
     @jobs.task(queue="$odd_{name", max_attempts=1)
     def work() -> None: ...
 
