@@ -320,7 +320,7 @@ where base_id is not null
 and (
     (lane.head_id, lane.head_priority, lane.head_at)
         is not (head.head_id, head.head_priority, head.head_at)
-    or head_id is not null and parked <> (replace(closed, 'key_full ', '') <> '')
+    or lane.head_id is not null and parked <> (replace(closed, 'key_full ', '') <> '')
 )
 """
 
