@@ -469,6 +469,40 @@ def test_a_lane_that_was_empty_when_its_circuit_opened_opens_with_it(db: Sql) ->
     assert claimed(db) == jobs
 
 
+@pytest.mark.parametrize("recursive", [False, True])
+def test_a_circuit_that_is_written_anew_has_counted_nothing(
+    held: Sql, recursive: bool
+) -> None:
+    held.connection.pragma("recursive_triggers", recursive)
+    serve(held, threshold=2)
+    end(held, "error")
+    counted = "select count(*) from litejobs_circuit_failure"
+    assert held.value(counted) == 1
+    held.execute("insert or replace into litejobs_circuit (name) values ('c')")
+    assert held.value(counted) == 0
+    end(held, "error")
+    assert circuit(held).state == "closed"
+
+
+def test_what_its_rate_holds_back_behind_a_circuit_is_looked_at_in_time(
+    held: Sql,
+) -> None:
+    """Though nobody has known of it, since the rate was closed by hand."""
+    held.serve("a", concurrency_key="k", rate_count=1, rate_ms=MINUTE, circuit="c")
+    job = held.enqueue()
+    held.execute(
+        "update litejobs_key set rate_next_us = ?", ((held.now + MINUTE) * 1000,)
+    )
+    set_state(held, "open")
+    set_state(held, "closed")
+    assert claimed(held) == []
+    [agenda] = held.rows("select next_key_at from litejobs_agenda")
+    assert agenda.next_key_at == held.now + MINUTE
+    held.clock.shift(60)
+    held.tick()
+    assert claimed(held) == [job]
+
+
 def test_a_lane_that_is_emptied_while_its_circuit_is_open_opens_with_it(
     db: Sql,
 ) -> None:

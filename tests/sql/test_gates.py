@@ -1621,6 +1621,24 @@ def test_a_lane_that_opens_before_its_keys_other_lanes_is_looked_at_in_time(
     assert claimed(held, 1) == [job]
 
 
+def test_a_rate_that_is_closed_by_a_row_that_is_written_anew_is_waited_for(
+    held: Sql,
+) -> None:
+    held.serve("a", concurrency_key="k")
+    job = held.enqueue()
+    held.execute(
+        "insert or replace into litejobs_key (key, rate_count, rate_ms, rate_next_us)"
+        " values ('k', 1, 60000, ?)",
+        ((held.now + MINUTE) * 1000,),
+    )
+    assert claimed(held) == []
+    [agenda] = held.rows("select next_key_at from litejobs_agenda")
+    assert agenda.next_key_at == held.now + MINUTE
+    held.clock.shift(60)
+    held.tick()
+    assert claimed(held) == [job]
+
+
 def test_a_key_that_nothing_waits_for_wakes_nobody(held: Sql) -> None:
     held.serve("a", concurrency_key="k", rate_count=1, rate_ms=MINUTE)
     first, second = held.enqueue(), held.enqueue()

@@ -157,12 +157,15 @@ begin
 end;
 
 -- The same of one that is made in another state than closed, or whose row is written
--- anew (`insert or replace`).
+-- anew (`insert or replace`): it has forgotten everything.
 create trigger litejobs_circuit_insert_follows
 after insert on litejobs_circuit
 when new.state <> 'closed' or exists (
+    select 1 from litejobs_circuit_failure where circuit = new.name
+)
+or exists (
     select 1 from litejobs_lane
-    where circuit = new.name and circuit <> '' and parked
+    where circuit = new.name and circuit <> '' and parked and head_id is not null
 )
 begin
     delete from litejobs_circuit_failure where circuit = new.name;

@@ -151,7 +151,8 @@ begin
     where key = new.concurrency_key;
 end;
 
--- And which of a circuit's?
+-- And which of a circuit's? Those that the rate of their key holds back are looked at
+-- again when that ends, whoever has thought so before.
 create trigger litejobs__reopen_parks_behind_circuit
 instead of insert on litejobs__reopen
 when new.circuit is not null
@@ -162,6 +163,24 @@ begin
     and head_id is not null
     and parked <> (
         select parked from litejobs__parking where lane_id = litejobs_lane.id
+    );
+    update litejobs_key
+    set closed_until = min(
+        coalesce(closed_until, 253402300799999),
+        (
+            select min(own.key_rate_until)
+            from litejobs_lane as lane
+            cross join litejobs__own_gate as own on own.lane_id = lane.id
+            where lane.concurrency_key = litejobs_key.key
+            and lane.concurrency_key <> '' and lane.head_id is not null
+        )
+    )
+    where key in (
+        select lane.concurrency_key
+        from litejobs_lane as lane
+        cross join litejobs__own_gate as own on own.lane_id = lane.id
+        where lane.circuit = new.circuit and lane.circuit <> ''
+        and lane.concurrency_key <> '' and lane.head_id is not null and own.key_rate
     );
 end;
 
@@ -431,7 +450,8 @@ create trigger litejobs_key_insert_reopens
 after insert on litejobs_key
 when exists (
     select 1 from litejobs_lane
-    where concurrency_key = new.key and concurrency_key <> '' and parked
+    where concurrency_key = new.key and concurrency_key <> ''
+    and head_id is not null and (parked or new.rate_next_us > 0)
 )
 begin
     insert into litejobs__reopen (concurrency_key) values (new.key);
@@ -443,6 +463,7 @@ after delete on litejobs_key
 when exists (
     select 1 from litejobs_lane
     where concurrency_key = old.key and concurrency_key <> '' and parked
+    and head_id is not null
 )
 begin
     insert into litejobs__reopen (concurrency_key) values (old.key);
