@@ -164,24 +164,10 @@ begin
     and parked <> (
         select parked from litejobs__parking where lane_id = litejobs_lane.id
     );
-    update litejobs_key
-    set closed_until = min(
-        coalesce(closed_until, 253402300799999),
-        (
-            select min(own.key_rate_until)
-            from litejobs_lane as lane
-            cross join litejobs__own_gate as own on own.lane_id = lane.id
-            where lane.concurrency_key = litejobs_key.key
-            and lane.concurrency_key <> '' and lane.head_id is not null
-        )
-    )
-    where key in (
-        select lane.concurrency_key
-        from litejobs_lane as lane
-        cross join litejobs__own_gate as own on own.lane_id = lane.id
-        where lane.circuit = new.circuit and lane.circuit <> ''
-        and lane.concurrency_key <> '' and lane.head_id is not null and own.key_rate
-    );
+    insert into litejobs__reopen (concurrency_key)
+    select distinct concurrency_key from litejobs_lane
+    where circuit = new.circuit and circuit <> '' and concurrency_key <> ''
+    and head_id is not null and parked;
 end;
 
 -- The first job of a lane below another may have changed.
