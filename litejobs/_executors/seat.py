@@ -59,6 +59,7 @@ class Seat:
         self._later: threading.Timer | None = None
         self._peak: int | None = None
         self._is_ready = False
+        self._is_unsaid = False  # what its task was told has not been sent
         self._count = 0
         self.is_closing = False
         self.is_over = False
@@ -85,37 +86,54 @@ class Seat:
                 return False
             if self.thread.ident is None:
                 self.thread.start()
-            self._work, self._payload, self._told = work, payload, None
+            self._work, self._payload = work, payload
+            self._told, self._is_unsaid = None, False
             child = self._child
             if child is None:
                 return True  # whoever starts it sends that
         work.run_by(f"process {child.pid}")
         if len(payload) > AT_ONCE:
             # The runner's thread does not wait until it has read all of that.
-            given = child, work, payload
+            given = child, payload
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=self._give, args=given, daemon=True).start()
                 return True
-        self._give(child, work, payload)
+        self._give(child, payload)
         return True
 
-    def _give(self, child: Child, work: Work, payload: bytes) -> None:
+    def _give(self, child: Child, payload: bytes) -> None:
         _send(child, frames.RUN, payload)
         with self._lock:
-            told = self._told if self._work is work else None
-            kind = frames.TELL if self._kind is None else frames.END
-        if told is not None:
-            # It was said before the process had this work, or while it was sent.
-            _send(child, kind, told.__name__.encode())
+            # It may have been said before the process had this work.
+            self._is_unsaid = self._told is not None
+        self._say(child, wait=True)
 
     def tell(self, work: Work, kind: type[TaskInterrupt]) -> None:
         """Let the task see that it is to end."""
         with self._lock:
             child = self._child
-            if self._work is work:
-                self._told = kind
-        if self._work is work and child is not None:
-            _send(child, frames.TELL, kind.__name__.encode(), wait=False)
+            if self._work is not work:
+                return
+            self._told, self._is_unsaid = kind, True
+        if child is not None:
+            self._say(child)
+
+    def _say(self, child: Child, *, wait: bool = False) -> None:
+        """Send what the task is to be told, if that was not sent yet.
+
+        Whoever is just sending something else is not waited for, and calls this, too.
+        """
+        while True:
+            with self._lock:
+                told, is_end = self._told, self._kind is not None
+                if not self._is_unsaid or told is None or self._child is not child:
+                    return
+            kind = frames.END if is_end else frames.TELL
+            if not _send(child, kind, told.__name__.encode(), wait=wait):
+                return
+            with self._lock:
+                if (told, is_end) == (self._told, self._kind is not None):
+                    self._is_unsaid = False
 
     def end(self, work: Work, kind: type[TaskInterrupt]) -> bool:
         """Raise it in the task; shortly after, its process is ended."""
@@ -125,9 +143,9 @@ class Seat:
                 return True  # it has just ended, or is about to
             if child is not None:
                 self._kind = self._told = kind
-        if child is not None and _send(
-            child, frames.END, kind.__name__.encode(), wait=False
-        ):
+                self._is_unsaid = True
+        if child is not None:
+            self._say(child)
             with contextlib.suppress(RuntimeError):
                 self._later = threading.Timer(
                     TIMES.end_patience, self.kill, (work, kind)
@@ -239,7 +257,7 @@ class Seat:
             child.close()
         elif work is not None:
             work.run_by(f"process {child.pid}")
-            self._give(child, work, payload)
+            self._give(child, payload)
         return child
 
     def _is_let_go(self, child: Child) -> bool:
@@ -312,6 +330,7 @@ class Seat:
             if work is not None and work.assignment.attempt_id == attempt:
                 _attempt(work.tells, news)
             _send(child, frames.HEARD)
+            self._say(child)
         elif kind == frames.RECORD:
             _attempt(remote_log.hand_on, json.loads(body))
         elif kind == frames.READY:

@@ -19,7 +19,8 @@ import pytest
 
 from litejobs import LiteJobs
 from litejobs._app import store_of
-from litejobs._executors.frames import Frames, packed
+from litejobs._executors import child as pipes
+from litejobs._executors.frames import HEARD, Frames, packed, write_all
 from litejobs._executors.work import Answer
 from litejobs._tasks.current import Assignment, Current
 from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
@@ -267,6 +268,52 @@ def test_what_is_told_before_a_process_has_begun_is_heard_there() -> None:
         )
         cpu.submit(work).tell(TaskCancelled)
         assert json.loads(heard.get(timeout=LONG))["result"] == [True, True]
+    cpu.close(0)
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_what_is_told_while_something_else_is_sent_is_heard_after_it(
+    monkeypatch: pytest.MonkeyPatch, times: Times, is_ended: bool
+) -> None:
+    """The runner's thread does not wait, and the process is not ended for that."""
+    times(end_patience=LONG)
+    cpu = Processes(1)
+    cpu.start()
+    heard: SimpleQueue[str] = SimpleQueue()
+    execution = store_of(process_tasks.jobs).execution
+    assert execution is not None
+    assignment = Assignment(
+        *(1, 1, 1, 1, "look", b"[]", None, b"default", 3), *(None,) * 5
+    )
+    work = Work(
+        *("cpu", assignment, Current(assignment, execution, print), execution),
+        on_begin=lambda _: None,
+        on_news=lambda _: None,
+        on_end=lambda _, outcome: heard.put(outcome),
+    )
+    begun, told = threading.Event(), threading.Event()
+
+    def write_slowly(descriptor: int, data: bytes) -> None:
+        if data == packed(HEARD):
+            begun.set()
+            assert told.wait(LONG)
+        write_all(descriptor, data)
+
+    monkeypatch.setattr(pipes, "write_all", write_slowly)
+    handle = cpu.submit(work)
+    assert begun.wait(LONG)
+    if is_ended:
+        assert handle.end(TaskCancelled)
+    else:
+        handle.tell(TaskCancelled)
+    told.set()
+    outcome = json.loads(heard.get(timeout=LONG))
+    if is_ended:
+        assert outcome["status"] == "cancelled"
+        assert outcome["error"]["type"] == "TaskCancelled"
+        assert "was ended" not in outcome["error"]["message"]
+    else:
+        assert outcome["result"] == [True, True]
     cpu.close(0)
 
 
