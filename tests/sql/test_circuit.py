@@ -18,7 +18,7 @@ from tests.sql.fixture import (
     is_code,
     literal,
 )
-from tests.sql.test_gates import claimed
+from tests.sql.test_gates import assert_taken_in_a_minute, claimed
 
 
 def serve(db: Sql, task: str = "a", **breaker: Any) -> None:
@@ -495,12 +495,7 @@ def test_what_its_rate_holds_back_behind_a_circuit_is_looked_at_in_time(
     )
     set_state(held, "open")
     set_state(held, "closed")
-    assert claimed(held) == []
-    [agenda] = held.rows("select next_key_at from litejobs_agenda")
-    assert agenda.next_key_at == held.now + MINUTE
-    held.clock.shift(60)
-    held.tick()
-    assert claimed(held) == [job]
+    assert_taken_in_a_minute(held, job)
 
 
 def test_a_lane_that_is_emptied_while_its_circuit_is_open_opens_with_it(

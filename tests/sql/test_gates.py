@@ -62,6 +62,16 @@ def finish(db: Sql, job: int, status: str = "ok") -> None:
     db.settle(db.job(job).attempt_id, status)
 
 
+def assert_taken_in_a_minute(held: Sql, job: int) -> None:
+    """The rate of its key holds it back until then, and the agenda has that instant."""
+    assert claimed(held) == []
+    [agenda] = held.rows("select next_key_at from litejobs_agenda")
+    assert agenda.next_key_at == held.now + MINUTE
+    held.clock.shift(60)
+    held.tick()
+    assert claimed(held) == [job]
+
+
 def kill(db: Sql) -> None:
     """The process dies, and another one begins."""
     db.start_runner()
@@ -1631,12 +1641,7 @@ def test_a_rate_that_is_closed_by_a_row_that_is_written_anew_is_waited_for(
         " values ('k', 1, 60000, ?)",
         ((held.now + MINUTE) * 1000,),
     )
-    assert claimed(held) == []
-    [agenda] = held.rows("select next_key_at from litejobs_agenda")
-    assert agenda.next_key_at == held.now + MINUTE
-    held.clock.shift(60)
-    held.tick()
-    assert claimed(held) == [job]
+    assert_taken_in_a_minute(held, job)
 
 
 def test_a_key_that_nothing_waits_for_wakes_nobody(held: Sql) -> None:
