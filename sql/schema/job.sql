@@ -12,7 +12,8 @@
 -- is NULL again. `options` says what has no column, as JSON, and is taken over
 -- (`spec_id`). `schedule_id` and `occurrence_at` name the occurrence that the job came
 -- from. `birth` is its place in the log: four times what the log had then beside
--- births, and 1 if the job was not due yet, or 2 if a line of its own tells of it.
+-- births, and 1 if the job was not due yet, or 2 if a line of its own tells of it;
+-- `birth_origin` is what the log says of who made it, if a schedule did.
 --
 -- The first 32 columns are those that triggers on updates name: SQLite reads the whole
 -- of an old row for one that names a later column. What is large is last.
@@ -79,6 +80,7 @@ create table litejobs_job (
     ),
     birth integer constraint litejobs_job_birth_in_range
         check (birth between 0 and 4611686018427387904),
+    birth_origin text,
     progress real,
     progress_message text,
     step text,

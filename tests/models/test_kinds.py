@@ -69,7 +69,7 @@ OTHER_COLUMNS = {
     "job": """
         lane_id progress progress_message prev_attempt_id origin
         on_conflict unique_for_ms batch_id on_parent_failure on_parent_success
-        prev_job_id prev prev_not_stored schedule_id occurrence_at birth
+        prev_job_id prev prev_not_stored schedule_id occurrence_at birth birth_origin
         options spec_id
     """,  # tests of control/ (unique, batch, dependencies) and tasks/ (chain)
     "key": "key closed_until",

@@ -973,13 +973,14 @@ def test_the_log_is_what_happened(db: Sql) -> None:
         "update litejobs_line set at = 5",
         "delete from litejobs_line",
         "update litejobs_job set birth = 8",
+        "update litejobs_job set birth_origin = 'schedule s'",
         "update litejobs_meta set logged = 0",
         "insert or replace into litejobs_meta (id, schema_version, installed_at) "
         "values (1, 1, 0)",
     ):
         assert db.refused(sql).startswith(("immutable_log: ", "immutable_meta: "))
     # What says what is so is not a change.
-    db.execute("update litejobs_job set birth = birth")
+    db.execute("update litejobs_job set birth = birth, birth_origin = birth_origin")
     db.execute("update litejobs_meta set logged = logged")
     assert db.content("litejobs__transition") == log
 

@@ -317,7 +317,10 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
     sources = trigger_sources(client.connection)
     lines = [
         line.strip()
-        for name in ("litejobs_tick_moves_on", "litejobs__go_on_moves_jobs")
+        for name in (
+            "litejobs__end_attempts_settles_them",
+            "litejobs__go_on_moves_jobs",
+        )
         for each in as_statements(sources[name])
         for line in plan(client, each)
     ]
@@ -334,6 +337,7 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
     [
         "litejobs__fire_due_fires",
         "litejobs__fire_decides",
+        "litejobs__fire_all_fires",
         "litejobs__fire_too_late_counts_out",
         "litejobs__fire_unless_decides",
         "litejobs__fire_behind_waits",

@@ -202,11 +202,14 @@ def test_a_job_of_a_known_lane_is_as_the_first_of_it(
     }
     assert second.run_at - first.run_at == MINUTE
     assert (second.expires_at or 0) - (first.expires_at or 0) in (0, MINUTE)
-    assert first.birth & 3 == second.birth & 3 == 2
+    assert first.birth & 3 == second.birth & 3 == 0
+    assert first.birth_origin == second.birth_origin == "schedule s"
     assert held.moves(1) == held.moves(2)
     assert held.moves(1)[0] == (None, "pending", None)
-    origins = "select origin from litejobs_line where job_id = ? and old_state is null"
+    origins = "select origin from litejobs_event where job_id = ? and old_state is null"
     assert held.column(origins, (1,)) == held.column(origins, (2,)) == ["schedule s"]
+    lines = "select * from litejobs_line where job_id is not null and old_state is null"
+    assert held.execute(lines) == []
     assert held.execute("select * from litejobs_doctor") == []
 
 
@@ -279,7 +282,8 @@ def test_a_whole_row_is_of_an_instant_that_is_planned(held: Sql) -> None:
     schedule = add(held, MINUTE)
     lane = held.job(held.enqueue("a")).lane_id
     whole = {"queue": "default", "lane_id": lane, "priority": 0, "state": "pending"}
-    columns = {"task": "a", "run_at": held.now, "created_at": held.now, "birth": 2}
+    columns = {"task": "a", "run_at": held.now, "created_at": held.now, "birth": 0}
+    columns["birth_origin"] = "schedule s"
     for of in ((77, 5), (schedule, 5)):
         row = (
             columns
@@ -294,6 +298,55 @@ def test_a_whole_row_is_of_an_instant_that_is_planned(held: Sql) -> None:
             f"insert into litejobs_job ({names}) values ({marks})", tuple(row.values())
         )
         assert sentence.startswith("invalid_birth: the place of a job in the log")
+
+
+def test_the_log_keeps_which_schedule_made_a_job(held: Sql) -> None:
+    """Under the name that it had, whatever becomes of it."""
+    begin(held)
+    schedule = add(held, MINUTE)
+    born = "select job_id, origin from litejobs_event where name = 'task.enqueued'"
+    go(held, MINUTE)
+    held.execute("update litejobs_schedule set name = 't'")
+    go(held, MINUTE)
+    assert held.execute(born) == [(1, "schedule s"), (2, "schedule t")]
+    # One that was detached, since its instant was filled in anew:
+    held.execute("update litejobs_job set schedule_id = null, occurrence_at = null")
+    held.execute("delete from litejobs_schedule where id = ?", (schedule,))
+    assert held.execute(born) == [(1, "schedule s"), (2, "schedule t")]
+    assert held.execute("select * from litejobs_replay_difference") == []
+
+
+@for_each("origin", ["schedule t", "schedule ", "", None])
+def test_a_whole_row_does_not_say_that_another_schedule_made_it(
+    held: Sql, origin: str | None
+) -> None:
+    begin(held)
+    schedule = add(held, MINUTE)
+    go(held, MINUTE)
+    [lane] = held.column("select lane_id from litejobs_job")
+    [at] = held.column(
+        "select at from litejobs_occurrence where state = 'planned' limit 1"
+    )
+    sentence = held.refused(
+        "insert into litejobs_job (task, queue, lane_id, priority, state, run_at, "
+        "created_at, schedule_id, occurrence_at, birth, birth_origin) "
+        "values ('a', 'default', ?, 0, 'scheduled', ?, ?, ?, ?, 1, ?)",
+        (lane, at, held.now, schedule, at, origin),
+    )
+    assert sentence.startswith("invalid_birth: the place of a job in the log")
+
+
+@for_each("columns", ["birth_origin", "birth_origin, schedule_id, occurrence_at"])
+def test_a_bare_row_does_not_say_which_schedule_made_it(
+    held: Sql, columns: str
+) -> None:
+    begin(held)
+    add(held, MINUTE)
+    values = "'schedule s'" + (", 1, 5" if "," in columns else "")
+    sentence = held.refused(
+        f"insert into litejobs_job (task, {columns}) values ('a', {values})"
+    )
+    assert sentence.startswith("invalid_birth: the place of a job in the log")
 
 
 def test_a_day_asleep_is_one_job_and_one_row(held: Sql) -> None:

@@ -17,10 +17,6 @@ select null as job where 0;
 create view litejobs__number as
 select null as job where 0;
 
--- This job has its place in the log, which is not told there yet.
-create view litejobs__tell_birth as
-select null as job where 0;
-
 -- A job with a key that is taken was asked for, to replace or put off the one that has
 -- it: this one, with what the new one was to have, `said` as a JSON object of columns;
 -- its options as they were said, or, of a row that `is_whole`, the number that they

@@ -32,26 +32,27 @@ or new.id > 0 and (
     or exists (select 1 from litejobs_tally where upto_id >= new.id)
 )
 or new.birth is not null and (
-    new.created_at is null or new.birth & 3 <> case
-        when new.schedule_id is not null then 2 else new.state = 'scheduled'
-    end
-    or new.birth & 2 and not exists (
+    new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
+    or new.schedule_id is not null and not exists (
         select 1 from litejobs_occurrence
         where schedule_id = new.schedule_id and at = new.occurrence_at
         and is_range = 0 and state = 'planned'
     )
     or new.id > 0 and new.id <= (select births from litejobs__mark)
 )
+or (new.schedule_id is not null or new.birth_origin is not null)
+    and new.birth_origin is not (
+        select origin from litejobs__schedule_origin
+        where schedule_id = new.schedule_id and new.birth is not null
+    )
 or new.lane_id is not null and not exists (
-    select 1 from litejobs_lane
+    select 1 from litejobs__first_lane
     where id = new.lane_id and queue = new.queue and task = new.task
-    and requires = '' and tier_id = 0 and retries = 0 and misfit = ''
     and concurrency_key = coalesce(new.concurrency_key, '')
     and circuit = coalesce(new.circuit, '') and new.requires is null
     and concurrency_limit = case
         when new.concurrency_key is null then 0 else coalesce(new.concurrency_limit, 0)
     end
-    and not exists (select 1 from litejobs_tier)
 )
 or new.created_at is not null and (
     new.concurrency_key is not null
@@ -94,18 +95,20 @@ begin
     or new.prev_not_stored is not null;
     select raise(
         abort,
-        'invalid_birth: the place of a job in the log is kept by the database; leave birth out'
+        'invalid_birth: the place of a job in the log is kept by the database; leave birth and birth_origin out'
     )
     where new.birth is not null and (
-        new.created_at is null or new.birth & 3 <> case
-            when new.schedule_id is not null then 2 else new.state = 'scheduled'
-        end
-        or new.birth & 2 and not exists (
+        new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
+        or new.schedule_id is not null and not exists (
             select 1 from litejobs_occurrence
             where schedule_id = new.schedule_id and at = new.occurrence_at
             and is_range = 0 and state = 'planned'
         )
         or new.id > 0 and new.id <= (select births from litejobs__mark)
+    )
+    or new.birth_origin is not (
+        select origin from litejobs__schedule_origin
+        where schedule_id = new.schedule_id and new.birth is not null
     );
     select raise(
         abort,
@@ -159,16 +162,14 @@ begin
         'invalid_birth: the lane is that of the queue and the task; leave lane_id out'
     )
     where new.lane_id is not null and not exists (
-        select 1 from litejobs_lane
+        select 1 from litejobs__first_lane
         where id = new.lane_id and queue = new.queue and task = new.task
-        and requires = '' and tier_id = 0 and retries = 0 and misfit = ''
         and concurrency_key = coalesce(new.concurrency_key, '')
         and circuit = coalesce(new.circuit, '') and new.requires is null
         and concurrency_limit = case
             when new.concurrency_key is null then 0
             else coalesce(new.concurrency_limit, 0)
         end
-        and not exists (select 1 from litejobs_tier)
     )
     or new.created_at is not null and (
         new.concurrency_key is not null
@@ -407,26 +408,27 @@ end;
 -- be filled in, that is all.
 create trigger litejobs_job_insert_gets_defaults
 after insert on litejobs_job
-when new.created_at is null or new.birth is null or new.birth & 2
+when new.created_at is null or new.birth is null
 or new.concurrency_key is not null or new.circuit is not null
 begin
     insert into litejobs__apply_defaults (job)
-    select new.id where new.created_at is null;
+    values (case when new.created_at is null then new.id end);
     insert into litejobs__arrive (job, place, own_lane)
-    select
-        new.id,
+    values (
+        case when new.created_at is not null then new.id end,
         new.birth,
         case
             when new.state = 'pending'
                 and (new.concurrency_key is not null or new.circuit is not null)
                 then new.lane_id
         end
-    where new.created_at is not null;
+    );
 end;
 
 -- The work of it, which whole rows need not make room for.
 create trigger litejobs__apply_defaults_writes_row
 instead of insert on litejobs__apply_defaults
+when new.job is not null
 begin
     update litejobs_job
     set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
@@ -544,13 +546,13 @@ begin
     where id = new.job;
 end;
 
--- What comes whole has its place in the log, which a line of its own tells if it came
--- from a schedule; and it may be the first of its lane.
+-- What comes whole has its place in the log, or gets it; and it may be the first of its
+-- lane.
 create trigger litejobs__arrive_finds_place
 instead of insert on litejobs__arrive
+when new.job is not null
 begin
-    insert into litejobs__number (job) select new.job where new.place is null;
-    insert into litejobs__tell_birth (job) select new.job where new.place & 2;
-    insert into litejobs__find_head (lane)
-    select new.own_lane where new.own_lane is not null;
+    insert into litejobs__number (job)
+    values (case when new.place is null then new.job end);
+    insert into litejobs__find_head (lane) values (new.own_lane);
 end;

@@ -1,5 +1,13 @@
 -- In which lane does a job belong?
 
+-- Lanes of jobs that need nothing and have never run, where there are no tiers: these
+-- are known by queue, task, key and circuit alone.
+create view litejobs__first_lane as
+select id, queue, task, concurrency_key, concurrency_limit, circuit
+from litejobs_lane
+where requires = '' and tier_id = 0 and retries = 0 and misfit = ''
+and not exists (select 1 from litejobs_tier);
+
 -- On which executor do the jobs of each lane run? On that of their task, or else on
 -- that of their queue. Coroutines are of `asyncio` where neither names another one.
 create view litejobs__lane_executor as

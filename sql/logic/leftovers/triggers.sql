@@ -74,6 +74,10 @@ end;
 -- last one below it went.
 create trigger litejobs__sweep_forgets
 instead of insert on litejobs__sweep
+when exists (
+    select 1 from litejobs_leftover where due_at <= (select now from litejobs_clock)
+)
+or exists (select 1 from litejobs__spare_window)
 begin
     update litejobs_leftover
     set due_at = -1

@@ -165,48 +165,40 @@ begin
     );
 end;
 
--- A job that came without one has its place in the log: the last one. A line of its own
--- tells who made it if a schedule did, whose name may go before it, and of one to whom
--- somebody gave a lower id than others have: that has the place of those around it.
+-- A job that came without one has its place in the log: the last one. If a schedule made
+-- it, its row keeps the name, which may go before it. A line of its own tells of one to
+-- whom somebody gave a lower id than others have: that has the place of those around it.
 create trigger litejobs__number_tells_birth
 instead of insert on litejobs__number
+when new.job is not null
 begin
     update litejobs_job
-    set birth = case
-        when id < (select births from litejobs__mark) then 2 + 4 * coalesce((
-            select before.birth >> 2 from litejobs_job as before
-            where before.id < new.job and before.birth is not null
-            order by before.id desc limit 1
-        ), 0)
-        else 4 * (select claims + others from litejobs__mark) + case
-            when schedule_id is not null then 2
-            when state = 'scheduled' then 1
-            else 0
-        end
-    end
-    where id = new.job;
-    insert into litejobs__tell_birth (job)
-    select id from litejobs_job where id = new.job and birth & 2;
-end;
-
--- Where its place in the log does not tell of it, a line of its own does.
-create trigger litejobs__tell_birth_is_a_line
-instead of insert on litejobs__tell_birth
-begin
-    insert into litejobs__transition (at, job_id, new_state, origin)
-    select job.created_at, job.id, job.state,
-        (
-            select substr('schedule ' || name, 1, 200) from litejobs_schedule
-            where id = job.schedule_id
+    set
+        birth = case
+            when id < (select births from litejobs__mark) then 2 + 4 * coalesce((
+                select before.birth >> 2 from litejobs_job as before
+                where before.id < new.job and before.birth is not null
+                order by before.id desc limit 1
+            ), 0)
+            else 4 * (select claims + others from litejobs__mark)
+                + (state = 'scheduled')
+        end,
+        birth_origin = (
+            select origin from litejobs__schedule_origin
+            where schedule_id = litejobs_job.schedule_id
         )
-    from litejobs_job as job
-    where job.id = new.job;
+    where id = new.job;
+    insert into litejobs__transition (at, job_id, new_state, origin)
+    select created_at, id, state, birth_origin from litejobs_job
+    where id = new.job and birth & 2;
 end;
 
 -- The place of a birth is kept.
 create trigger litejobs_job_birth_guard
-before update of birth on litejobs_job
-when old.birth is not null and new.birth is not old.birth
+before update of birth, birth_origin on litejobs_job
+when old.birth is not null and (
+    new.birth is not old.birth or new.birth_origin is not old.birth_origin
+)
 begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;

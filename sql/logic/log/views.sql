@@ -31,6 +31,11 @@ select
 from litejobs_meta
 where id = 1;
 
+-- What the log says of who made the jobs of a schedule.
+create view litejobs__schedule_origin as
+select id as schedule_id, substr('schedule ' || name, 1, 200) as origin
+from litejobs_schedule;
+
 -- Attempts that have ended, each with the state in which that left its job.
 create view litejobs__attempt_end as
 select
@@ -69,7 +74,7 @@ select
         as new_state,
     cast(null as text) as subject,
     cast(null as text) as note,
-    cast(null as text) as origin,
+    birth_origin as origin,
     cast('job' as text) as stream,
     id as place
 from litejobs_job

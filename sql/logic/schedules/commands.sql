@@ -22,6 +22,10 @@ select null as runner where 0;
 create view litejobs__fire as
 select null as schedule_id where 0;
 
+-- Of those of this schedule that are due, more than one may be made up for.
+create view litejobs__fire_all as
+select null as schedule_id where 0;
+
 -- What of it is too late, or fell into a pause, is told apart.
 create view litejobs__fire_too_late as
 select null as schedule_id where 0;

@@ -45,6 +45,28 @@ create trigger litejobs__fire_decides
 instead of insert on litejobs__fire
 begin
     insert into litejobs__fire_too_late (schedule_id) values (new.schedule_id);
+    insert into litejobs__fire_all (schedule_id) values (new.schedule_id);
+    insert into litejobs__fire_one (schedule_id, at)
+    values (
+        new.schedule_id,
+        (
+            select max(at)
+            from litejobs_occurrence indexed by litejobs_occurrence_planned
+            where schedule_id = new.schedule_id and state = 'planned'
+            and due_at <= (select now from litejobs_clock)
+            and (
+                select misfire <> 'all' from litejobs_schedule
+                where id = new.schedule_id
+            )
+        )
+    );
+end;
+
+-- As many as are to be made up for.
+create trigger litejobs__fire_all_fires
+instead of insert on litejobs__fire_all
+when (select misfire = 'all' from litejobs_schedule where id = new.schedule_id)
+begin
     insert into litejobs__fire_one (schedule_id, at)
     select new.schedule_id, at
     from (
@@ -54,8 +76,7 @@ begin
         and due_at <= (select now from litejobs_clock)
         order by at desc
         limit (
-            select case misfire when 'all' then misfire_limit else 1 end
-            from litejobs_schedule where id = new.schedule_id
+            select misfire_limit from litejobs_schedule where id = new.schedule_id
         )
     )
     order by at
@@ -111,6 +132,7 @@ end;
 -- otherwise, which the insert trigger completes to the same.
 create trigger litejobs__fire_one_makes_job
 instead of insert on litejobs__fire_one
+when new.at is not null
 begin
     insert into litejobs__fire_unless (schedule_id, at, by_hand)
     values (new.schedule_id, new.at, new.by_hand);
@@ -118,7 +140,7 @@ begin
         task, args, run_at, queue, lane_id, priority, state, created_at, max_attempts,
         retryable, spec_id, options, step, concurrency_key, concurrency_limit, circuit,
         requires, expires_at, unique_key, on_conflict, unique_for_ms, on_parent_failure,
-        schedule_id, occurrence_at, birth
+        schedule_id, occurrence_at, birth, birth_origin
     )
     select
         schedule.task, schedule.args,
@@ -170,7 +192,9 @@ begin
         schedule.id, occurrence.at,
         case
             when lane.id is not null
-                then 4 * (select claims + others from litejobs__mark) + 2
+                then 4 * (select claims + others from litejobs__mark)
+        end,
+        case when lane.id is not null then substr('schedule ' || schedule.name, 1, 200)
         end
     from litejobs_occurrence as occurrence
     cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
@@ -178,11 +202,10 @@ begin
     left join litejobs_spec as spec on spec.id = schedule.spec_id
     left join litejobs_wording as wording
         on wording.base_id = coalesce(task.spec_id, 0) and wording.said = spec.text
-    left join litejobs_lane as lane
+    left join litejobs__first_lane as lane
         on (spec.text is null or wording.said is not null)
         and lane.queue = coalesce(schedule.queue, task.queue, 'default')
-        and lane.task = task.name and lane.requires = '' and lane.tier_id = 0
-        and lane.retries = 0
+        and lane.task = task.name
         and lane.concurrency_key
             = coalesce(schedule.concurrency_key, task.concurrency_key, '')
         and lane.concurrency_limit = case
@@ -190,7 +213,6 @@ begin
             else coalesce(schedule.concurrency_limit, 0)
         end
         and lane.circuit = coalesce(schedule.circuit, task.circuit, '')
-        and lane.misfit = ''
         and coalesce(schedule.requires, task.requires) is null
         and (
             schedule.concurrency_key is not null or task.concurrency_key is null
@@ -208,7 +230,6 @@ begin
             lane.circuit = ''
             or exists (select 1 from litejobs_circuit where name = lane.circuit)
         )
-        and not exists (select 1 from litejobs_tier)
         and not exists (select 1 from litejobs_rename where old_name = schedule.task)
     where occurrence.schedule_id = new.schedule_id and occurrence.at = new.at
     and occurrence.is_range = 0 and occurrence.state = 'planned'

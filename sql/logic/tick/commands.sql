@@ -13,7 +13,11 @@ select null as runner where 0;
 create view litejobs__go_on as
 select null as runner where 0;
 
--- The next so many jobs are to be counted.
+-- Attempts may be open whose process is gone, or whose time is over.
+create view litejobs__end_attempts as
+select null as runner where 0;
+
+-- The next so many jobs are to be counted, NULL for none.
 create view litejobs__count_on as
 select null as most where 0;
 

@@ -103,6 +103,29 @@ begin
     insert into litejobs__size (bytes, free_bytes)
     values (new.bytes, new.free_bytes);
     insert into litejobs__wake (runner) values (new.runner);
+    insert into litejobs__end_attempts (runner) values (new.runner);
+    insert into litejobs__notify_more (most)
+    values ((select most from litejobs__notified_at_once));
+    insert into litejobs__fire_due (runner) values (new.runner);
+    insert into litejobs__go_on (runner) values (new.runner);
+    insert into litejobs__sweep (most) values (500);
+    insert into litejobs__count_on (most)
+    values ((select 20000 from litejobs__uncounted));
+end;
+
+-- Attempts whose process is gone, and those whose time is over. Mostly there are none.
+create trigger litejobs__end_attempts_settles_them
+instead of insert on litejobs__end_attempts
+when exists (
+    select 1 from litejobs_attempt
+    where finished_at is null and job_id >= 1 and runner_id <> new.runner
+)
+or exists (
+    select 1 from litejobs_attempt
+    where finished_at is null and deadline_at is not null
+    and deadline_at <= (select now from litejobs_clock)
+)
+begin
     insert into litejobs_settle (attempt, outcome)
     select
         id,
@@ -118,18 +141,6 @@ begin
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)
     order by id;
-    insert into litejobs__notify_more (most)
-    values ((select most from litejobs__notified_at_once));
-    insert into litejobs__fire_due (runner) values (new.runner);
-    insert into litejobs__go_on (runner) values (new.runner);
-    insert into litejobs__sweep (most)
-    select 500
-    where exists (
-        select 1 from litejobs_leftover
-        where due_at <= (select now from litejobs_clock)
-    )
-    or exists (select 1 from litejobs__spare_window);
-    insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
 end;
 
 -- Jobs whose time has come, or whose retry budget is over. Mostly there are none: that
@@ -216,6 +227,7 @@ end;
 -- is deleted, and begins anew where one is inserted among them.
 create trigger litejobs__count_on_counts
 instead of insert on litejobs__count_on
+when new.most is not null
 begin
     insert into litejobs_tally (id, upto_id, jobs)
     select 1, 0, 0 where not exists (select 1 from litejobs_tally);
