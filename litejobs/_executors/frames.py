@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-# To the process.
+# To the process. The first three name the attempt (`of_attempt`): what was said of one
+# may be read when it has ended and the next one runs.
 RUN = b"R"  # what `Work.payload` says
 TELL = b"T"  # the task is to end; with the name of the interrupt
 END = b"E"  # raise that in the task
@@ -17,12 +18,23 @@ RECORD = b"L"  # of the log
 ANSWER = b"A"  # what came of the task
 
 _HEADER = 5
+_ATTEMPT = 8
 LARGEST = 64 * 1024 * 1024  # bytes of a message from a process
 
 
 def packed(kind: bytes, body: bytes = b"") -> bytes:
     """Return the message as bytes."""
     return len(body).to_bytes(_HEADER - 1, "little") + kind + body
+
+
+def of_attempt(attempt: int, body: bytes) -> bytes:
+    """Return the body of a message about this attempt."""
+    return attempt.to_bytes(_ATTEMPT, "little") + body
+
+
+def attempt_of(body: bytes) -> tuple[int, bytes]:
+    """Return which attempt a message is about, and what it says."""
+    return int.from_bytes(body[:_ATTEMPT], "little"), body[_ATTEMPT:]
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -86,7 +86,9 @@ class Seat:
                 return False
             if self.thread.ident is None:
                 self.thread.start()
-            self._work, self._payload = work, payload
+            self._work = work
+            payload = frames.of_attempt(work.assignment.attempt_id, payload)
+            self._payload = payload
             self._told, self._is_unsaid = None, False
             child = self._child
             if child is None:
@@ -125,14 +127,19 @@ class Seat:
         """
         while True:
             with self._lock:
-                told, is_end = self._told, self._kind is not None
+                work, told, is_end = self._work, self._told, self._kind is not None
                 if not self._is_unsaid or told is None or self._child is not child:
                     return
+                if work is None:
+                    return
             kind = frames.END if is_end else frames.TELL
-            if not _send(child, kind, told.__name__.encode(), wait=wait):
+            name = told.__name__.encode()
+            body = frames.of_attempt(work.assignment.attempt_id, name)
+            if not _send(child, kind, body, wait=wait):
                 return
             with self._lock:
-                if (told, is_end) == (self._told, self._kind is not None):
+                sent = work, told, is_end
+                if sent == (self._work, self._told, self._kind is not None):
                     self._is_unsaid = False
 
     def end(self, work: Work, kind: type[TaskInterrupt]) -> bool:

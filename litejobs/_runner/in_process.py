@@ -66,6 +66,7 @@ class InProcess:
         self._item: WorkItem | None = None
         self._context: Current | None = None
         self._told: type[TaskInterrupt] | None = None
+        self._attempt: int | None = None
         # Of what is said of progress. The task's own thread sends it, since it may be
         # about to enter a loop of C that lets no other run; but of too much the newest
         # waits until that before was heard, and then the listening thread sends it.
@@ -120,12 +121,14 @@ class InProcess:
     def _hear(self, kind: bytes, body: bytes) -> None:
         if kind == frames.RUN:
             self._told = None
+            self._attempt, payload = frames.attempt_of(body)
             self._item = item = WorkItem(self._ended, None)
-            self._pool.run_all(self._run, [(item, body)])
-        elif kind == frames.TELL:
-            self._tell(KINDS[body.decode()])
-        elif kind == frames.END:
-            self._end(KINDS[body.decode()])
+            self._pool.run_all(self._run, [(item, payload)])
+        elif kind in (frames.TELL, frames.END):
+            attempt, name = frames.attempt_of(body)
+            if attempt == self._attempt:
+                end = self._tell if kind == frames.TELL else self._end
+                end(KINDS[name.decode()])
         elif kind == frames.HEARD:
             with self._telling:
                 news, self._news = self._news, None

@@ -39,11 +39,13 @@ class Talk:
         fields: list[Any] = [1, 1, 1, 1, task, {"bytes": "[]"}, None]
         fields += [{"bytes": "default"}, 3, *[None] * 5]
         payload = json.dumps([task, [module], ":memory:", fields])
-        self.child.send(frames.packed(frames.RUN, payload.encode()))
+        body = frames.of_attempt(1, payload.encode())
+        self.child.send(frames.packed(frames.RUN, body))
 
     def end(self, kind: str) -> None:
         """Have an interrupt raised in what runs."""
-        self.child.send(frames.packed(frames.END, kind.encode()))
+        body = frames.of_attempt(1, kind.encode())
+        self.child.send(frames.packed(frames.END, body))
 
     def outcome(self) -> dict[str, Any]:
         """Return what came of the task."""

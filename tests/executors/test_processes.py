@@ -20,7 +20,8 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._app import store_of
 from litejobs._executors import child as pipes
-from litejobs._executors.frames import HEARD, Frames, packed, write_all
+from litejobs._executors import seat
+from litejobs._executors.frames import END, HEARD, TELL, Frames, packed, write_all
 from litejobs._executors.work import Answer
 from litejobs._tasks.current import Assignment, Current
 from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
@@ -250,22 +251,28 @@ def test_of_what_is_too_long_or_goes_in_circles_the_log_has_the_text(
     assert {each.funcName for each in found} == {"say_much"}
 
 
+def attempt(number: int, task: str, *args: Any, heard: SimpleQueue[str]) -> Work:
+    """An attempt of this number, the outcome of which is put there."""
+    execution = store_of(process_tasks.jobs).execution
+    assert execution is not None
+    given = json.dumps(args).encode()
+    assignment = Assignment(
+        *(number, number, 1, 1, task, given, None, b"default", 3), *(None,) * 5
+    )
+    return Work(
+        *("cpu", assignment, Current(assignment, execution, print), execution),
+        on_begin=lambda _: None,
+        on_news=lambda _: None,
+        on_end=lambda _, outcome: heard.put(outcome),
+    )
+
+
 def test_what_is_told_before_a_process_has_begun_is_heard_there() -> None:
     cpu = Processes(1)
     cpu.start()
     heard: SimpleQueue[str] = SimpleQueue()
-    execution = store_of(process_tasks.jobs).execution
-    assert execution is not None
     for number in (1, 2):
-        assignment = Assignment(
-            *(number, number, 1, 1, "look", b"[]", None, b"default", 3), *(None,) * 5
-        )
-        work = Work(
-            *("cpu", assignment, Current(assignment, execution, print), execution),
-            on_begin=lambda _: None,
-            on_news=lambda _: None,
-            on_end=lambda _, outcome: heard.put(outcome),
-        )
+        work = attempt(number, "look", heard=heard)
         cpu.submit(work).tell(TaskCancelled)
         assert json.loads(heard.get(timeout=LONG))["result"] == [True, True]
     cpu.close(0)
@@ -280,17 +287,7 @@ def test_what_is_told_while_something_else_is_sent_is_heard_after_it(
     cpu = Processes(1)
     cpu.start()
     heard: SimpleQueue[str] = SimpleQueue()
-    execution = store_of(process_tasks.jobs).execution
-    assert execution is not None
-    assignment = Assignment(
-        *(1, 1, 1, 1, "look", b"[]", None, b"default", 3), *(None,) * 5
-    )
-    work = Work(
-        *("cpu", assignment, Current(assignment, execution, print), execution),
-        on_begin=lambda _: None,
-        on_news=lambda _: None,
-        on_end=lambda _, outcome: heard.put(outcome),
-    )
+    work = attempt(1, "look", heard=heard)
     begun, told = threading.Event(), threading.Event()
 
     def write_slowly(descriptor: int, data: bytes) -> None:
@@ -314,6 +311,50 @@ def test_what_is_told_while_something_else_is_sent_is_heard_after_it(
         assert "was ended" not in outcome["error"]["message"]
     else:
         assert outcome["result"] == [True, True]
+    cpu.close(0)
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_what_was_told_of_one_that_has_ended_is_not_heard_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, times: Times, tmp_path: Path, is_ended: bool
+) -> None:
+    times(end_patience=LONG)
+    cpu = Processes(1)
+    cpu.start()
+    heard: SimpleQueue[str] = SimpleQueue()
+    begun, told, goes_on = threading.Event(), threading.Event(), threading.Event()
+    send = seat._send
+
+    def send_late(
+        child: pipes.Child, kind: bytes, body: bytes = b"", *, wait: bool = True
+    ) -> bool:
+        if kind in (TELL, END):
+            told.set()
+            assert goes_on.wait(LONG)
+        sent = send(child, kind, body, wait=wait)
+        if kind == HEARD:
+            begun.set()
+        return sent
+
+    monkeypatch.setattr(seat, "_send", send_late)
+    first, second = tmp_path / "first", tmp_path / "second"
+    handle = cpu.submit(attempt(1, "wait_for", str(first), heard=heard))
+    assert begun.wait(LONG)
+    says = handle.end if is_ended else handle.tell
+    says_it = threading.Thread(target=says, args=(TaskCancelled,))
+    says_it.start()
+    assert told.wait(LONG)
+    first.touch()
+    assert json.loads(heard.get(timeout=LONG))["result"] == [False]
+    begun.clear()
+    cpu.submit(attempt(2, "wait_for", str(second), heard=heard))
+    assert begun.wait(LONG)
+    goes_on.set()
+    says_it.join(LONG)
+    # What is sent later is read later.
+    second.touch()
+    outcome = json.loads(heard.get(timeout=LONG))
+    assert (outcome["status"], outcome.get("result")) == ("ok", [False])
     cpu.close(0)
 
 
