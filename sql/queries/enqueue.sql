@@ -52,7 +52,8 @@ select
     ),
     :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
     :prev_job_id, :unique_key,
-    case when lane.id is not null then
+    -- What it replaces may end by that, which comes before it in the log.
+    case when lane.id is not null and :on_conflict is not 'replace' then
         4 * (select claims + others from litejobs__mark)
             + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
     end
@@ -130,7 +131,8 @@ select
     ),
     :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
     :prev_job_id, :unique_key,
-    case when lane.id is not null then
+    -- What it replaces may end by that, which comes before it in the log.
+    case when lane.id is not null and :on_conflict is not 'replace' then
         4 * (select claims + others from litejobs__mark)
             + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
     end

@@ -112,6 +112,7 @@ head as materialized (
             select 'job' as stream, id as place, id + (birth >> 2) as number
             from litejobs_job
             where :limit is not null and id > (select after_job from bound)
+            and birth & 2 = 0
             order by id
             limit coalesce(:limit, 0)
         )

@@ -390,6 +390,30 @@ def test_a_job_with_a_lower_id_is_told_where_it_came(lived: Sql) -> None:
     assert span.last_id == last(lived)
 
 
+def test_read_one_by_one_the_log_is_whole_where_a_job_has_a_lower_id() -> None:
+    """Its own id and place would make the number of the attempt."""
+    db = lent()
+    db.serve("a")
+    db.enqueue("a")
+    db.claim(1)
+    db.execute("insert into litejobs_job (id, task) values (5, 'a')")
+    db.execute("insert into litejobs_job (id, task) values (2, 'a')")
+    read, after = [], 0
+    while after < last(db):
+        [span] = db.query("log_span", after=after, last=None, limit=1)
+        assert span.last_id > after
+        begins = [span.after_job, span.after_attempt, span.after_id]
+        read += db.column(
+            "select id from litejobs__logged where place > case stream "
+            "when 'job' then ? when 'attempt' then ? else ? end and place <= "
+            "case stream when 'job' then ? when 'attempt' then ? else ? end "
+            "order by id",
+            (*begins, span.last_job, span.last_attempt, span.last_id),
+        )
+        after = span.last_id
+    assert read == [line[0] for line in told(db)]
+
+
 def test_a_place_beyond_all_numbers_is_refused(lived: Sql) -> None:
     sentence = lived.refused(
         "insert into litejobs_attempt "

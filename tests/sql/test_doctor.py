@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from tests.sql.fixture import HOUR, MINUTE, SECOND, STATES, Sql
+from tests.sql.fixture import DAY, HOUR, MINUTE, SECOND, STATES, Sql
 
 
 @contextlib.contextmanager
@@ -480,6 +480,21 @@ def test_a_schedule_that_has_gone_from_the_code_is_noted(held: Sql) -> None:
     assert found(held) == {}
     held.start_runner()
     assert list(found(held)) == ["schedule_vanished"]
+
+
+def test_a_clock_that_was_ahead_is_right_when_something_has_happened_since(
+    held: Sql,
+) -> None:
+    held.serve("a")
+    held.wait(DAY)
+    held.enqueue("a")
+    for paused in (1, 0):
+        held.execute("update litejobs_queue set paused = ?", (paused,))
+    held.wait(-DAY)
+    held.tick()
+    assert list(found(held)) == ["clock_went_back"]
+    held.enqueue("a")
+    assert found(held) == {}
 
 
 def test_a_clock_that_has_gone_back_is_found(held: Sql) -> None:

@@ -612,6 +612,21 @@ def test_an_instant_waits_for_the_job_before_it_and_only_one_does(held: Sql) -> 
     ) == (START_MS + 2 * MINUTE)
 
 
+def test_what_has_run_before_its_instant_waits_for_no_other(held: Sql) -> None:
+    """Somebody has asked for the job of an instant that was to come."""
+    begin(held)
+    add(held, MINUTE, overlap="queue", max_waiting=9)
+    go(held, MINUTE)
+    at = held.value("select min(at) from litejobs_occurrence where state = 'planned'")
+    job = held.enqueue("a", schedule_id=1, occurrence_at=at, priority=9)
+    [attempt] = held.claim(1)
+    assert held.attempt(attempt).job_id == job
+    held.settle(attempt, "interrupted")
+    go(held, MINUTE)
+    assert (held.job(job).state, held.job(job).starts) == ("pending", 1)
+    assert fired(held) == [60, 120]
+
+
 def test_more_may_wait_if_so_many_are_allowed(held: Sql) -> None:
     begin(held)
     add(held, MINUTE, overlap="queue", max_waiting=3)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from litejobs._storage.statements import queries
 from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, MINUTE, SECOND, START_MS, STATES, Sql
 
@@ -88,6 +90,26 @@ def test_what_has_not_been_started_is_replaced(held: Sql, state: str, how: str) 
         held.tick()
         [attempt] = held.claim(5)
         assert held.attempt(attempt).job_id == job
+
+
+def test_what_ends_by_what_replaces_it_ends_before_the_new_one_comes(db: Sql) -> None:
+    """It may stay blocked for good, and the new one would have it cancelled."""
+    db.serve("a")
+    parent = db.enqueue("a", max_attempts=1)
+    job = db.enqueue("a", unique_key="k", on_parent_failure="block")
+    db.insert("litejobs_dependency", job_id=job, parent_id=parent)
+    db.fail(parent)
+    asked = dict.fromkeys(re.findall(r":(\w+)", queries()["enqueue_job"]))
+    asked |= {"task": "a", "args": "[]", "unique_key": "k", "wait_ms": 0}
+    asked |= {"on_conflict": "replace", "on_parent_failure": "cancel"}
+    [new] = db.query("enqueue_job", **asked)
+    last = db.execute(
+        "select id, job_id, new_state from litejobs__logged order by id desc limit 2"
+    )
+    assert last == [
+        (last[1][0] + 1, new.id, "pending"),
+        (last[1][0], job, "cancelled"),
+    ]
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -162,21 +162,33 @@ select
         || ', which is still to come: the clock has gone back, or was ahead',
     'set the clock of this machine right; a runner moves what waits along with it'
 from (
+    -- What came last in the log, whatever came before, and what the runner saw.
     select max(at) as at
     from (
-        select at from (select at from litejobs_line order by id desc limit 1)
-        union all
-        select created_at from (
-            select created_at from litejobs_job order by id desc limit 1
-        )
-        union all
-        select claimed_at from (
-            select claimed_at from litejobs_attempt order by id desc limit 1
-        )
-        union all
-        select finished_at from (
-            select finished_at from litejobs_attempt
-            where ended is not null order by ended desc limit 1
+        select at
+        from (
+            select number, at
+            from (
+                select * from (
+                    select id as number, at from litejobs_line order by id desc limit 1
+                )
+                union all
+                select * from (
+                    select id + (birth >> 2), created_at from litejobs_job
+                    order by id desc limit 1
+                )
+                union all
+                select * from (
+                    select id + claimed_after, claimed_at from litejobs_attempt
+                    order by id desc limit 1
+                )
+                union all
+                select * from (
+                    select ended, finished_at from litejobs_attempt
+                    where ended is not null order by ended desc limit 1
+                )
+            )
+            order by number desc limit 1
         )
         union all
         select seen_at from (

@@ -452,7 +452,7 @@ begin
     cross join litejobs__unfinished as other
         on other.schedule_id = schedule.id and other.id <= last.id
     where schedule.id = new.schedule_id
-    and job.state in ('scheduled', 'pending')
+    and job.state in ('scheduled', 'pending') and job.starts = 0
     and other.id >= case
         when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
         else 0
