@@ -165,9 +165,10 @@ begin
     );
 end;
 
--- A job that came without one has its place in the log: the last one. If a schedule made
--- it, its row keeps the name, which may go before it. A line of its own tells of one to
--- whom somebody gave a lower id than others have: that has the place of those around it.
+-- A job that came without one has its place in the log: the last one. If a schedule
+-- made it, its row keeps the name, which may go before it. A line of its own tells of
+-- one to whom somebody gave a lower id than others have: that has the place of those
+-- around it.
 create trigger litejobs__number_tells_birth
 instead of insert on litejobs__number
 when new.job is not null
