@@ -18,7 +18,7 @@ RECORD = b"L"  # of the log
 ANSWER = b"A"  # what came of the task
 
 _HEADER = 5
-_ATTEMPT = 8
+_ATTEMPT = 8  # bytes of its number
 LARGEST = 64 * 1024 * 1024  # bytes of a message from a process
 
 

@@ -128,9 +128,9 @@ class Seat:
         while True:
             with self._lock:
                 work, told, is_end = self._work, self._told, self._kind is not None
-                if not self._is_unsaid or told is None or self._child is not child:
+                if not self._is_unsaid or work is None or told is None:
                     return
-                if work is None:
+                if self._child is not child:
                     return
             kind = frames.END if is_end else frames.TELL
             name = told.__name__.encode()

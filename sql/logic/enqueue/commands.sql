@@ -1,6 +1,6 @@
 -- What do triggers say to each other when a job is asked for?
 
--- This job has been inserted as a bare row.
+-- This job has been inserted as a bare row. Here and below, NULL is no job.
 create view litejobs__apply_defaults as
 select null as job where 0;
 

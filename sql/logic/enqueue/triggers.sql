@@ -46,7 +46,7 @@ or (new.schedule_id is not null or new.birth_origin is not null)
         where schedule_id = new.schedule_id and new.birth is not null
     )
 or new.lane_id is not null and not exists (
-    select 1 from litejobs__first_lane
+    select 1 from litejobs__plain_lane
     where id = new.lane_id and queue = new.queue and task = new.task
     and concurrency_key = coalesce(new.concurrency_key, '')
     and circuit = coalesce(new.circuit, '') and new.requires is null
@@ -162,7 +162,7 @@ begin
         'invalid_birth: the lane is that of the queue and the task; leave lane_id out'
     )
     where new.lane_id is not null and not exists (
-        select 1 from litejobs__first_lane
+        select 1 from litejobs__plain_lane
         where id = new.lane_id and queue = new.queue and task = new.task
         and concurrency_key = coalesce(new.concurrency_key, '')
         and circuit = coalesce(new.circuit, '') and new.requires is null

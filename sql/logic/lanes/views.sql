@@ -2,7 +2,7 @@
 
 -- Lanes of jobs that need nothing and have never run, where there are no tiers: these
 -- are known by queue, task, key and circuit alone.
-create view litejobs__first_lane as
+create view litejobs__plain_lane as
 select id, queue, task, concurrency_key, concurrency_limit, circuit
 from litejobs_lane
 where requires = '' and tier_id = 0 and retries = 0 and misfit = ''

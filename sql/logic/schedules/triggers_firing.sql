@@ -194,15 +194,15 @@ begin
             when lane.id is not null
                 then 4 * (select claims + others from litejobs__mark)
         end,
-        case when lane.id is not null then substr('schedule ' || schedule.name, 1, 200)
-        end
+        case when lane.id is not null then made_by.origin end
     from litejobs_occurrence as occurrence
     cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
+    cross join litejobs__schedule_origin as made_by on made_by.schedule_id = schedule.id
     left join litejobs_task as task on task.name = schedule.task
     left join litejobs_spec as spec on spec.id = schedule.spec_id
     left join litejobs_wording as wording
         on wording.base_id = coalesce(task.spec_id, 0) and wording.said = spec.text
-    left join litejobs__first_lane as lane
+    left join litejobs__plain_lane as lane
         on (spec.text is null or wording.said is not null)
         and lane.queue = coalesce(schedule.queue, task.queue, 'default')
         and lane.task = task.name
