@@ -131,9 +131,13 @@ class _Connection(apsw.Connection):
         """Each is taken out of its place and put back into the next one, not run."""
         for sql in list(self._again)[:-KEPT]:
             del self._again[sql]
-        for sql in self._again:
-            with contextlib.suppress(apsw.ExecTraceAbort, apsw.BindingsError):
+        for sql in list(self._again):
+            try:
                 self._touching.execute(sql)
+            except (apsw.ExecTraceAbort, apsw.BindingsError):
+                pass
+            except apsw.Error:  # a statement that was refused, each time it was said
+                del self._again[sql]
 
 
 class Seen:
