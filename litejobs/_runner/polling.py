@@ -61,7 +61,10 @@ class Polling:
             return TIMES.held_poll
         quiet = RealTime.monotonic() - self.stirred_at
         longest = TIMES.idle_poll
-        if self.watch is not None and quiet > TIMES.listening and self.watch.listen():
+        # With no room what others commit can hardly begin anything, and the first to
+        # commit are we ourselves, when something ends: a hint would tell of that.
+        after = TIMES.listening if has_room else TIMES.poll
+        if self.watch is not None and quiet > after and self.watch.listen():
             longest = TIMES.safe_poll
         elif quiet < BRISK and has_room:
             return self._poll_interval

@@ -103,7 +103,8 @@ begin
 end;
 
 -- First what can be claimed many at a time, and then what may still start: that is a
--- claim as any other, if no more jobs of executors are among it.
+-- claim as any other, if no more jobs of executors are among it. Where none without an
+-- executor may start, no slot is free for one, and the rest of that claim is spared.
 create trigger litejobs__claim_apart_goes_on
 instead of insert on litejobs__claim_apart
 begin
@@ -125,7 +126,11 @@ begin
     insert into litejobs__claim_told (runner, slots, most, is_mixed)
     select
         new.runner,
-        coalesce(min(new.slots, most.left), new.slots),
+        case
+            when exists (select 1 from litejobs__candidate where job_id is not null)
+                then coalesce(min(new.slots, most.left), new.slots)
+            else 0
+        end,
         most.left,
         coalesce(most.left > 0, 1)
         and exists (select 1 from litejobs__candidate_apart where job_id is not null)
