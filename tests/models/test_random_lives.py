@@ -864,7 +864,7 @@ def test_careless_statement_makes_no_room(crowded: str) -> None:
 
 
 def test_promises_hold_in_every_random_life() -> None:
-    live(lives=12, steps=50)
+    live(lives=6, steps=50)
 
 
 @pytest.mark.torture

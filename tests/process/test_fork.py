@@ -423,7 +423,8 @@ def test_transaction_in_which_the_parent_forked_is_the_parents(
     assert done.stdout == f"{codes}\n{codes}\nTrue\nok\natexit True\n"
 
 
-def test_many_children_end_while_others_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(12, marks=pytest.mark.torture)])
+def test_many_children_end_while_others_run(tmp_path: Path, times: int) -> None:
     """At whatever moment the other threads are."""
     done = run(
         tmp_path / "jobs.db",
@@ -438,16 +439,18 @@ def test_many_children_end_while_others_run(tmp_path: Path) -> None:
             return [str(each) for each in range(n)] and None
 
         with jobs.running(threads=6):
-            ways = ["return", "exit", 7, "raise", "text"] * 12
+            ways = ["return", "exit", 7, "raise", "text"] * times
             forked = [fork.enqueue(how) for how in ways]
             forked += [fork_async.enqueue(how) for how in ways]
-            jobs.enqueue_many(busy.call(2_000) for _ in range(2_000))
+            jobs.enqueue_many(busy.call(2_000) for _ in range(160 * times))
             codes = [job.result(timeout=240) for job in forked]
         print(sorted(collections.Counter(codes).items()))
         """,
+        first=f"times = {times}\n",
     )
-    assert done.stdout == "[(0, 48), (1, 48), (7, 24)]\natexit True\n"
-    assert done.stderr.count("LookupError: of the child\n") == 24
+    many, few = 4 * times, 2 * times
+    assert done.stdout == f"[(0, {many}), (1, {many}), (7, {few})]\natexit True\n"
+    assert done.stderr.count("LookupError: of the child\n") == few
 
 
 def test_threads_that_fork_at_the_same_moment_leave_the_file_to_all(

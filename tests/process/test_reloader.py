@@ -95,11 +95,12 @@ def reloading(tmp_path: Path) -> Iterator[Any]:
         each.process.communicate()
 
 
-def test_new_body_runs_after_each_of_ten_changes(reloading: Any) -> None:
+@pytest.mark.parametrize("changes", [4, pytest.param(10, marks=pytest.mark.torture)])
+def test_new_body_runs_after_each_of_many_changes(reloading: Any, changes: int) -> None:
     """Of one size, and within a second, as bytecode is not told apart."""
     runner = reloading()
     processes = set()
-    for number in range(10):
+    for number in range(changes):
         runner.write(f"word{number}")
         assert runner.logged("changed").endswith("part.py has changed: starting anew\n")
         runner.logged("runner started")
@@ -107,7 +108,7 @@ def test_new_body_runs_after_each_of_ten_changes(reloading: Any) -> None:
         word, process = runner.said().split()
         assert word == f"word{number}"
         processes.add(process)
-    assert len(processes) == 10
+    assert len(processes) == changes
     runner.process.send_signal(signal.SIGTERM)
     assert runner.process.wait(60) == 0
 

@@ -449,8 +449,8 @@ def test_exception_at_a_line_of_a_runner_strands_no_job() -> None:
     for each in all_of_them:
         place = f"{each.role} {each.function} {each.line - first[each.function]}"
         lot = zlib.crc32(f"{place} {each.nth}".encode())
-        if lot % (6 if each.function in DELICATE else 40) == 0:
-            chosen.append((each, (Struck, StruckHard)[lot // 40 % 2]))
+        if lot % (6 if each.function in DELICATE else 120) == 0:
+            chosen.append((each, (Struck, StruckHard)[lot // 120 % 2]))
     assert len(chosen) > 10
     assert try_each(chosen) > len(chosen) / 2
 

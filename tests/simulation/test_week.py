@@ -17,7 +17,9 @@ from tests.simulation import weeks
 
 
 @pytest.mark.parametrize(
-    ("threads", "days"), [pytest.param(3, 4, marks=pytest.mark.torture), (8, 7)]
+    ("threads", "days"),
+    [(8, 4)]
+    + [pytest.param(*each, marks=pytest.mark.torture) for each in [(3, 4), (8, 7)]],
 )
 def test_what_is_simulated_is_what_happens(threads: int, days: int) -> None:
     with freeze_time(weeks.START) as clock:

@@ -501,7 +501,7 @@ def test_a_task_of_the_runner_cannot_advance_it(app: LiteJobs) -> None:
 
 @pytest.mark.parametrize(
     "times",
-    [10, pytest.param(200, marks=pytest.mark.torture)],
+    [4, pytest.param(200, marks=pytest.mark.torture)],
 )
 @pytest.mark.parametrize("threads", [0, 4])
 def test_the_same_test_gives_the_same_log_each_time(times: int, threads: int) -> None:
@@ -547,7 +547,7 @@ def a_busy_morning(threads: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     "times",
-    [5, pytest.param(200, marks=pytest.mark.torture)],
+    [3, pytest.param(200, marks=pytest.mark.torture)],
 )
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("mode", ["memory", "file"])
