@@ -84,7 +84,20 @@ def few_jobs_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cli, "CLIENTS", 2)
 
 
-@pytest.mark.parametrize("name", command.USUAL)
+# The same as others with more processes, of which each takes a while to begin.
+MORE = {
+    *("processes", "processes-eight", "processes-pool"),
+    *("processes-burn", "processes-burn-two"),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.torture if each in MORE else [])
+        for each in command.USUAL
+    ],
+)
 def test_every_workload_measures_all_its_figures(name: str, tmp_path: Path) -> None:
     workload = command.ALL[name]
     workload = attrs.evolve(workload, pairs=min(workload.pairs, 2))
