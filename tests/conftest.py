@@ -162,13 +162,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays, and is not searched for garbage again.
-
-    Tests leave little garbage: it is searched for less often than by default.
-    """
+    """What was imported and collected stays, and is not searched for garbage again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture

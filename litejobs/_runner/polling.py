@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
 SLOWING = 4  # the looks become rarer with time: one each fourth of it
+FULL = 2.5  # times as late a hint is asked for where nothing more can begin
 BRISK = 0.2  # seconds after something was done for which looks are that brisk
 
 
@@ -63,7 +64,7 @@ class Polling:
         longest = TIMES.idle_poll
         # With no room what others commit can hardly begin anything, and the first to
         # commit are we ourselves, when something ends: a hint would tell of that.
-        after = TIMES.listening if has_room else TIMES.poll
+        after = TIMES.listening * (1 if has_room else FULL)
         if self.watch is not None and quiet > after and self.watch.listen():
             longest = TIMES.safe_poll
         elif quiet < BRISK and has_room:
