@@ -61,17 +61,14 @@ from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_wording as wording
     on wording.base_id = coalesce(task.spec_id, 0) and wording.said = :options
-left join litejobs_lane as lane
+left join litejobs__plain_lane as lane
     on (:options is null or wording.said is not null)
     and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
-    and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
     and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
-    and lane.misfit = ''
     and coalesce(
         :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
         task.requires
     ) is null
-    and not exists (select 1 from litejobs_tier)
     and not exists (select 1 from litejobs_rename where old_name = :task)
 where true
 returning id;
@@ -140,17 +137,14 @@ from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_wording as wording
     on wording.base_id = coalesce(task.spec_id, 0) and wording.said = :options
-left join litejobs_lane as lane
+left join litejobs__plain_lane as lane
     on (:options is null or wording.said is not null)
     and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
-    and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
     and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
-    and lane.misfit = ''
     and coalesce(
         :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
         task.requires
     ) is null
-    and not exists (select 1 from litejobs_tier)
     and not exists (select 1 from litejobs_rename where old_name = :task)
 -- Last, so that the ids come in the order of the arguments.
 cross join json_each(:args) as each
