@@ -174,7 +174,7 @@ def test_workers_of_uvicorn_are_replaced_one_by_one_under_load(tmp_path: Path) -
     with uvicorn(tmp_path, 4) as server:
         eventually(lambda: server.has(standbys=3))
         with Load(server) as load:
-            for _ in range(4):
+            for _ in range(2):
                 eventually(lambda: server.has(standbys=3))
                 runner = server.runner()
                 assert runner is not None
