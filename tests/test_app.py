@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import litejobs
-from litejobs import Call, LiteJobs, Policy, Retry, Rule
+from litejobs import Call, LiteJobs, Policy, Retry, Rule, Task
 from litejobs._control.enqueue import enqueue
 from litejobs.errors import (
     ArgumentError,
@@ -376,8 +376,19 @@ def test_many_jobs_are_what_single_ones_are(jobs: LiteJobs) -> None:
         assert [n - single[0] for n in single] == [n - ids[0] for n in ids]
 
 
+@pytest.fixture(scope="module")
+def keeping() -> Iterator[tuple[LiteJobs, Task[..., Any]]]:
+    """Jobs in memory, of a task with one argument."""
+    with LiteJobs(":memory:") as jobs:
+
+        @jobs.task
+        def keep(value: Any) -> None: ...
+
+        yield jobs, keep
+
+
 @given(
-    st.lists(
+    values=st.lists(
         st.recursive(
             st.none()
             | st.booleans()
@@ -406,23 +417,22 @@ def test_many_jobs_are_what_single_ones_are(jobs: LiteJobs) -> None:
 )
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_many_jobs_have_the_very_arguments_that_single_ones_have(
-    values: list[Any],
+    keeping: tuple[LiteJobs, Task[..., Any]], values: list[Any]
 ) -> None:
     """They go through SQLite's JSON in one list, which must not change a letter."""
-    with LiteJobs(":memory:") as jobs:
-
-        @jobs.task
-        def keep(value: Any) -> None: ...
-
-        try:
-            calls = [keep.call(each) for each in values]
-        except ArgumentError:
-            return
-        ids = jobs.enqueue_many([keep.call(None), *calls])
-        with jobs.transaction() as db:
-            stored = db.execute("select args from litejobs_job order by id").fetchall()
-        assert [text for (text,) in stored[1:]] == [each.args for each in calls]
-        assert ids == sorted(ids)
+    jobs, keep = keeping
+    try:
+        calls = [keep.call(each) for each in values]
+    except ArgumentError:
+        return
+    ids = jobs.enqueue_many([keep.call(None), *calls])
+    with jobs.transaction() as db:
+        stored = db.execute(
+            "select args from litejobs_job where id >= ? order by id", (ids[0],)
+        ).fetchall()
+    assert [text for (text,) in stored[1:]] == [each.args for each in calls]
+    assert len(stored) == len(ids)
+    assert ids == sorted(ids)
 
 
 @pytest.mark.parametrize("how", ["single", "unique", "first of many", "of many"])

@@ -540,8 +540,20 @@ def check_all_done(jobs: LiteJobs, runner: Runner, ledger: Ledger) -> None:
     assert not runner._running
 
 
-@pytest.mark.parametrize("error", [Struck, StruckHard])
-@pytest.mark.parametrize("crowded", [False, True], ids=["alone", "crowded"])
+@pytest.mark.parametrize(
+    ("crowded", "error"),
+    [
+        pytest.param(False, Struck, id="alone-Struck"),
+        pytest.param(True, StruckHard, id="crowded-StruckHard"),
+        *(
+            pytest.param(crowded, error, id=name, marks=pytest.mark.torture)
+            for crowded, error, name in (
+                (False, StruckHard, "alone-StruckHard"),
+                (True, Struck, "crowded-Struck"),
+            )
+        ),
+    ],
+)
 def test_exception_at_any_line_of_who_enqueues_loses_no_attempt(
     jobs: LiteJobs,
     asleep: Asleep,
