@@ -176,9 +176,8 @@ class Processes(TaskExecutor):
 
     def _seat_for(self, work: Work, payload: bytes) -> Seat:
         with self._lock:
-            free = [seat for seat in self._seats if seat.is_free]
             # One whose process is there, if possible.
-            for seat in sorted(free, key=_is_cold):
+            for seat in sorted(self._seats, key=_is_cold):
                 if seat.take(work, payload):
                     return seat
             self._made += 1

@@ -37,8 +37,8 @@ from tests.bench._subject import PATIENCE, new_path
 
 SLOTS = 2  # as many as there are cores
 # Nothing is claimed ahead for processes, so a turn of the runner ends and begins at
-# most as many jobs as there are processes, and most of what it costs is the same for
-# two, eight and sixteen. While it is stored they wait.
+# most as many jobs as there are processes, and a part of what it costs is the same
+# however many they are. While it is stored they wait.
 MANY = 16
 # While the runner stores what one of them has ended, the others keep the cores busy.
 ONE_MORE = SLOTS + 1
