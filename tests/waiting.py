@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from litejobs._process.clock import RealTime
+
 Times = Callable[..., None]
 """The fixture that says how long runners wait: `times(lock_pause=0.01)`."""
 
@@ -12,16 +14,25 @@ Sizes = Callable[..., None]
 """The fixture that says how much is done at once: `sizes(most_at_once=5)`."""
 
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
+RESTS = 3  # times as long as a look took, until the next one
+LONGEST_REST = 0.2  # seconds
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    """Return when *condition* holds; an assertion error if it never does."""
+    """Return when *condition* holds; an assertion error if it never does.
+
+    What it waits for needs the processor, too: looks that take long are rarer.
+    """
     never = threading.Event()
-    pause = 0.0005
-    for _ in range(LONG * 200):
+    pause, paused = 0.0005, 0.0
+    while paused < LONG:
+        began = RealTime.monotonic()
         if condition():
             return
-        never.wait(pause)
+        took = RealTime.monotonic() - began
+        rest = max(pause, min(took * RESTS, LONGEST_REST))
+        never.wait(rest)
+        paused += rest
         pause = min(2 * pause, 0.005)
     raise AssertionError(f"this never came true: {condition!r}")
 

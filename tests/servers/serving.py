@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import apsw
 import pytest
 
 from litejobs import LiteJobs
@@ -71,6 +72,7 @@ class Server:
         }
         self._command = [each.format(port=self.port) for each in command]
         self._process: subprocess.Popen[bytes] | None = None
+        self._reader: apsw.Connection | None = None
 
     def __enter__(self) -> Self:
         with self.log.open("ab") as log:
@@ -93,6 +95,9 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -198,11 +203,17 @@ class Server:
 
     def has(self, *, standbys: int) -> bool:
         """Whether one runs the jobs, so many stand by, and the file says the same."""
-        with LiteJobs(self.path) as jobs, jobs.reader() as db:
-            standing = db.execute("select pid from litejobs_standby").fetchall()
-            running = db.execute(
-                "select pid from litejobs_runner where stopped_at is null"
-            ).fetchall()
+        if self._reader is None:
+            # Kept: to read the schema takes longer than what is asked.
+            LiteJobs(self.path).open().close()  # no worker may have been there yet
+            flags = apsw.SQLITE_OPEN_READWRITE
+            self._reader = apsw.Connection(str(self.path), flags)
+            self._reader.set_busy_timeout(LONG * 1000)
+        db = self._reader
+        standing = db.execute("select pid from litejobs_standby").fetchall()
+        running = db.execute(
+            "select pid from litejobs_runner where stopped_at is null"
+        ).fetchall()
         pids = {pid for (pid,) in standing}
         return (
             len(standing) == len(pids) == standbys
@@ -295,20 +306,19 @@ def assert_each_is_written_once(
     """What was ordered is completed, once each; others of its attempts died."""
     assert len(set(ordered)) == len(ordered)
 
-    def open_jobs() -> list[Any]:
-        with LiteJobs(server.path) as jobs:
-            if deaths:
-                # Nobody waits here for the pause after a crash.
-                with jobs.transaction() as db:
-                    db.execute(
-                        "update litejobs_job set state = 'pending' "
-                        "where state = 'failed'"
-                    )
-            with jobs.reader() as db:
-                query = "select id, state from litejobs_job where state <> 'completed'"
-                return db.execute(query).fetchall()
+    def open_jobs(jobs: LiteJobs) -> list[Any]:
+        if deaths:
+            # Nobody waits here for the pause after a crash.
+            with jobs.transaction() as db:
+                db.execute(
+                    "update litejobs_job set state = 'pending' where state = 'failed'"
+                )
+        with jobs.reader() as db:
+            query = "select id, state from litejobs_job where state <> 'completed'"
+            return db.execute(query).fetchall()
 
-    eventually(lambda: not open_jobs())
+    with LiteJobs(server.path) as jobs:
+        eventually(lambda: not open_jobs(jobs))
     with LiteJobs(server.path) as jobs, jobs.reader() as db:
         stored = {each for (each,) in db.execute("select id from litejobs_job")}
         outcomes = Counter(

@@ -106,7 +106,7 @@ def reload_often(server: Server, reloads: int) -> None:
 @pytest.mark.parametrize("name", SERVERS)
 def test_new_body_runs_after_each_reload(tmp_path: Path, name: str) -> None:
     with SERVERS[name](tmp_path) as server:
-        reload_often(server, 4 if name == "flask-run" else 2)
+        reload_often(server, 2)
         server.end()
 
 
