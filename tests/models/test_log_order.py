@@ -177,7 +177,7 @@ def test_the_log_is_one_in_every_random_life() -> None:
     run_state_machine_as_test(
         Told,
         settings=settings(
-            max_examples=8,
+            max_examples=3,
             stateful_step_count=30,
             derandomize=True,
             database=None,

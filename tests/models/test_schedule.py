@@ -758,7 +758,7 @@ def live(
 
 @MACHINES
 def test_the_ledger_is_what_the_model_says(machine: type[Schedules]) -> None:
-    live(machine, lives=20, steps=30)
+    live(machine, lives=7, steps=30)
 
 
 @pytest.mark.torture
