@@ -939,12 +939,11 @@ def query(request: pytest.FixtureRequest) -> Iterator[Query]:
         yield lambda row: connection.execute(TEST, row).fetchall()[0][0]
 
 
-def test_sql_finds_what_python_finds(
-    query: Query,
-) -> None:
+@pytest.mark.parametrize("count", [900, pytest.param(3000, marks=pytest.mark.torture)])
+def test_sql_finds_what_python_finds(query: Query, count: int) -> None:
     maker = Maker(7)
     answers = {True: 0, False: 0}
-    for _ in range(3000):
+    for _ in range(count):
         node, documents = maker.node(), maker.documents()
         text = maker.spelled(node)
         try:
@@ -956,7 +955,7 @@ def test_sql_finds_what_python_finds(
         expected = holds(node, documents)
         assert holds_in_sql(query, conditions, documents) is expected, (text, documents)
         answers[expected] += 1
-    assert min(answers.values()) > 900
+    assert min(answers.values()) > 0.3 * count
 
 
 @pytest.mark.parametrize(
