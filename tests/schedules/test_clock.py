@@ -286,23 +286,30 @@ def walk(story: Story, to: dt.datetime, step: dt.timedelta) -> None:
         story.jobs.drain()
 
 
+@pytest.mark.parametrize(
+    "pace", [None, pytest.param(HOUR, marks=pytest.mark.torture)], ids=["some", "each"]
+)
 @pytest.mark.parametrize("step", [HOUR, DAY, 30 * DAY], ids=["hour", "day", "month"])
 def test_fixed_hour_does_not_run_again_when_the_clock_is_put_back(
-    story: Story, step: dt.timedelta
+    story: Story, step: dt.timedelta, pace: dt.timedelta | None
 ) -> None:
+    """At any *pace*; by default hour by hour in the night of the change alone."""
+    pace = pace or (4 * HOUR if step < 30 * DAY else 12 * HOUR)
     story.clock.move_to(in_berlin(19, 12))
     story.add("daily", expression="30 2 * * *", timezone="Europe/Berlin")
     story.jobs.drain()
-    walk(story, in_berlin(22, 3), HOUR)
+    walk(story, in_berlin(22, 3), pace)
     ran = [in_berlin(day, 2, 30) for day in (20, 21, 22)]
     assert story.instants("daily") == ran
     story.clock.move_to(story.now - step)
     story.jobs.drain()
     assert story.instants("daily") == ran
-    walk(story, max(in_berlin(22, 12), story.now), HOUR)
+    walk(story, max(in_berlin(22, 12), story.now), pace)
     days = [at for at in story.instants("daily") if at >= ran[0]]
     assert days == ran
-    walk(story, in_berlin(27, 12), HOUR)
+    walk(story, in_berlin(24, 20), pace)
+    walk(story, in_berlin(25, 12), HOUR)
+    walk(story, in_berlin(27, 12), pace)
     # In the night of the change at 2:30 for the first time, not for the second.
     days = [at for at in story.instants("daily") if at >= ran[0]]
     assert days == ran + [in_berlin(day, 2, 30) for day in (23, 24, 25, 26, 27)]
