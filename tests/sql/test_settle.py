@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.models.backoffs import WAITS
 from tests.rows import for_each
 from tests.sql.fixture import (
+    CLIENTS,
     DAY,
     ERRORS,
     FINISHED,
@@ -520,19 +522,42 @@ def closed(db: Sql) -> Sql:
     return db
 
 
-@for_each("column", [*COLUMNS, "rowid", "oid", "_rowid_"])
-@for_each(
-    "how",
-    [
-        "update",
-        "update or replace",
-        "update or ignore",
-        "update or fail",
-        "update or abort",
-        "update or rollback",
-    ],
+CHANGED = (*COLUMNS, "rowid", "oid", "_rowid_")
+UPDATES = (
+    "update",
+    "update or replace",
+    "update or ignore",
+    "update or fail",
+    "update or abort",
+    "update or rollback",
 )
+
+
+def in_turn(hows: Sequence[str], whats: Sequence[str]) -> list[tuple[str, str]]:
+    """Each in the first of these ways, and in one of the others, which take turns."""
+    first, *others = hows
+    return [
+        (how, what)
+        for number, what in enumerate(whats)
+        for how in (first, others[number % len(others)])
+    ]
+
+
+@for_each("how, column", in_turn(UPDATES, CHANGED))
 def test_a_closed_attempt_does_not_change(closed: Sql, how: str, column: str) -> None:
+    does_not_change(closed, how, column)
+
+
+@pytest.mark.torture
+@for_each("column", CHANGED)
+@for_each("how", UPDATES)
+def test_a_closed_attempt_does_not_change_in_any_way(
+    closed: Sql, how: str, column: str
+) -> None:
+    does_not_change(closed, how, column)
+
+
+def does_not_change(closed: Sql, how: str, column: str) -> None:
     before = closed.content("litejobs_attempt")
     values = {"77": 77, "same": column, "null": "null", "text": f"{column} || ''"}
     if column in ("id", "rowid", "oid", "_rowid_"):
@@ -589,8 +614,29 @@ def test_nobody_names_the_rule_that_decides(db: Sql, status: str, how: str) -> N
     assert (db.job(job).state, db.job(job).queue) == ("processing", "default")
 
 
+@pytest.fixture
+def share(client_of_db: str) -> tuple[str, ...]:
+    """Of the columns, those that it is for this client to try."""
+    return COLUMNS[[*CLIENTS].index(client_of_db) :: len(CLIENTS)]
+
+
+def test_an_upsert_does_not_change_a_closed_attempt(
+    closed: Sql, share: tuple[str, ...]
+) -> None:
+    """One client tries to change some columns, and the next one others."""
+    for column in share:
+        no_upsert(closed, column)
+
+
+@pytest.mark.torture
 @for_each("column", COLUMNS)
-def test_an_upsert_does_not_change_a_closed_attempt(closed: Sql, column: str) -> None:
+def test_an_upsert_of_no_client_changes_a_closed_attempt(
+    closed: Sql, column: str
+) -> None:
+    no_upsert(closed, column)
+
+
+def no_upsert(closed: Sql, column: str) -> None:
     before = closed.content("litejobs_attempt")
     sentence = closed.refused(
         "insert into litejobs_attempt "
@@ -671,32 +717,50 @@ def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> No
     assert db.job(job).state == "processing"
 
 
-@for_each(
-    "what",
-    [
-        "started_at = 5",
-        "base_delay_ms = 5",
-        "delay_ms = 5",
-        "stopped_by = 'x'",
-        "rule_id = 1",
-        "action = 'retry'",
-        "next_step = 'x'",
-        "ctx = '{}'",
-        "iter = '{}'",
-        "spec_id = 1",
-        "ended = 5",
-        "ended = 5, deadline_at = 5",
-    ],
+OF_AN_END = (
+    "started_at = 5",
+    "base_delay_ms = 5",
+    "delay_ms = 5",
+    "stopped_by = 'x'",
+    "rule_id = 1",
+    "action = 'retry'",
+    "next_step = 'x'",
+    "ctx = '{}'",
+    "iter = '{}'",
+    "spec_id = 1",
+    "ended = 5",
+    "ended = 5, deadline_at = 5",
 )
-@for_each("how", ["update", "update or replace", "update or ignore"])
-def test_nothing_is_known_of_the_end_of_an_open_attempt(
-    db: Sql, how: str, what: str
-) -> None:
+
+
+@pytest.fixture
+def running(db: Sql) -> Sql:
+    """One attempt that is open."""
     db.serve("a")
     db.job_in("processing")
-    before = db.content("litejobs_attempt")
-    assert db.refused(f"{how} litejobs_attempt set {what}") == IMMUTABLE
-    assert db.content("litejobs_attempt") == before
+    return db
+
+
+@for_each("how, what", in_turn(UPDATES[:3], OF_AN_END))
+def test_nothing_is_known_of_the_end_of_an_open_attempt(
+    running: Sql, how: str, what: str
+) -> None:
+    nothing_is_known(running, how, what)
+
+
+@pytest.mark.torture
+@for_each("what", OF_AN_END)
+@for_each("how", UPDATES)
+def test_nothing_is_known_of_the_end_of_an_open_attempt_in_any_way(
+    running: Sql, how: str, what: str
+) -> None:
+    nothing_is_known(running, how, what)
+
+
+def nothing_is_known(running: Sql, how: str, what: str) -> None:
+    before = running.content("litejobs_attempt")
+    assert running.refused(f"{how} litejobs_attempt set {what}") == IMMUTABLE
+    assert running.content("litejobs_attempt") == before
 
 
 @pytest.mark.parametrize(
