@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import hashlib
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -184,14 +185,27 @@ def wild_statements(seed: int, db: Sql) -> Iterator[Bound]:
         yield pick(kinds)()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_all_settings_lead_to_the_same_rows(seed: int) -> None:
+SETTINGS = list(itertools.product((False, True), repeat=2))
+
+
+@pytest.mark.parametrize(
+    ("seed", "settings"),
+    [
+        (0, SETTINGS[:: len(SETTINGS) - 1]),
+        pytest.param(0, SETTINGS, marks=pytest.mark.torture),
+        pytest.param(1, SETTINGS, marks=pytest.mark.torture),
+    ],
+    ids=["0-two", "0", "1"],
+)
+def test_all_settings_lead_to_the_same_rows(
+    seed: int, settings: list[tuple[bool, bool]]
+) -> None:
+    """By default neither of the settings, and both."""
     steps = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:
         clients = [
             lent(recursive_triggers=recursive, foreign_keys=foreign)
-            for recursive in (False, True)
-            for foreign in (False, True)
+            for recursive, foreign in settings
         ]
         refused = 0
         for number, statement in enumerate(wild_statements(seed, clients[0])):
@@ -217,7 +231,9 @@ def test_all_settings_lead_to_the_same_rows(seed: int) -> None:
         assert len(lived.column("select distinct state from litejobs_job")) >= 4
 
 
-@pytest.mark.parametrize("seed", range(3, 6))
+@pytest.mark.parametrize(
+    "seed", [3, *(pytest.param(each, marks=pytest.mark.torture) for each in (4, 5))]
+)
 def test_nothing_that_a_client_writes_breaks_the_invariants(seed: int) -> None:
     steps = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:

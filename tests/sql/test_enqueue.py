@@ -11,7 +11,15 @@ import pytest
 from litejobs._definitions import columns as _columns
 from litejobs._storage import statements
 from tests.rows import for_each
-from tests.sql.fixture import FINISHED, HOUR, STATES, WAITING, Sql, with_options
+from tests.sql.fixture import (
+    CLIENTS,
+    FINISHED,
+    HOUR,
+    STATES,
+    WAITING,
+    Sql,
+    with_options,
+)
 
 pytestmark = pytest.mark.every_client
 
@@ -325,27 +333,42 @@ def test_a_whole_row_has_a_key_and_a_circuit_that_are_there(
 # Refusals -----------------------------------------------------------------------------
 
 
-@for_each(
-    "history",
-    [
-        "starts",
-        "attempts",
-        "crashes",
-        "delayed_ms",
-        "jumps",
-        "attempt_id",
-        "prev_attempt_id",
-        "finished_at",
-        "cancel_requested_at",
-        "retry_budget_expires_at",
-        "stopped_by",
-        "prev_not_stored",
-        "given",
-        "progress",
-    ],
+HISTORY = (
+    "starts",
+    "attempts",
+    "crashes",
+    "delayed_ms",
+    "jumps",
+    "attempt_id",
+    "prev_attempt_id",
+    "finished_at",
+    "cancel_requested_at",
+    "retry_budget_expires_at",
+    "stopped_by",
+    "prev_not_stored",
+    "given",
+    "progress",
 )
-@for_each("how", ["insert", "insert or replace", "insert or ignore"])
-def test_a_new_job_has_no_history(db: Sql, how: str, history: str) -> None:
+BIRTHS = ("insert", "insert or replace", "insert or ignore")
+
+
+@for_each("number, history", enumerate(HISTORY))
+def test_a_new_job_has_no_history(
+    db: Sql, client_of_db: str, number: int, history: str
+) -> None:
+    """Each client says it in one way, and the next one in another."""
+    turn = number + [*CLIENTS].index(client_of_db)
+    no_history(db, BIRTHS[turn % len(BIRTHS)], history)
+
+
+@pytest.mark.torture
+@for_each("history", HISTORY)
+@for_each("how", BIRTHS)
+def test_a_new_job_has_no_history_in_any_way(db: Sql, how: str, history: str) -> None:
+    no_history(db, how, history)
+
+
+def no_history(db: Sql, how: str, history: str) -> None:
     sentence = db.refused(f"{how} into litejobs_job (task, {history}) values ('a', 1)")
     assert sentence == (
         "invalid_birth: a new job has no history; leave out starts, attempts, crashes, "

@@ -39,11 +39,20 @@ def test_an_attempt_began_when_it_was_claimed_or_later(
         assert closed.claimed_at <= closed.started_at <= closed.finished_at
 
 
-def test_a_document_that_grows_too_deep_stops_the_job(db: Sql) -> None:
+@pytest.mark.parametrize(
+    "whole",
+    [False, pytest.param(True, marks=pytest.mark.torture)],
+    ids=["end", "whole"],
+)
+def test_a_document_that_grows_too_deep_stops_the_job(
+    db: Sql, client_of_db: str, whole: bool
+) -> None:
     """Each within the next: before SQLite cannot read it any more, it is refused.
 
-    Newer ones read a depth of 1,000, and older ones of 2,000.
+    Newer ones read a depth of 1,000, and older ones of 2,000: with those it takes long,
+    and begins far down by default.
     """
+    deep = 0 if whole or client_of_db != "sqlite3" else 1000
     db.serve("a", max_attempts=1_000_000)
     db.add_policy(
         {
@@ -58,8 +67,9 @@ def test_a_document_that_grows_too_deep_stops_the_job(db: Sql) -> None:
             ],
         }
     )
-    job = db.enqueue("a")
-    for _ in range(1100):
+    log = '{"before":' * (deep - 1) + "{}" + "}" * (deep - 1)
+    job = db.enqueue("a", **({"ctx": f'{{"log":{log}}}'} if deep else {}))
+    for _ in range(1100 - deep):
         attempt = db.begin(job)
         db.settle(attempt, "error")
         if db.job(job).state == "dead_lettered":
@@ -123,26 +133,29 @@ def test_an_open_attempt_is_only_settled(db: Sql, column: str, value: object) ->
     assert sentence.startswith("immutable_attempt: ")
 
 
-@pytest.mark.parametrize("clause", ["", "or ignore", "or replace", "or fail"])
-def test_a_settle_moves_the_job_or_does_nothing(db: Sql, clause: str) -> None:
+def test_a_settle_moves_the_job_or_does_nothing(db: Sql) -> None:
     """A check that is passed over leaves no attempt closed and its job behind."""
     db.serve("a")
-    job = db.enqueue("a")
-    attempt = db.begin(job)
+    clauses = ("", "or ignore", "or replace", "or fail")
+    begun = {clause: db.begin(db.enqueue("a")) for clause in clauses}
     db.execute(
         "create trigger mine before update of state on litejobs_job "
         "when new.state = 'failed' begin select raise(ignore); end"
     )
-    with contextlib.suppress(*ERRORS):
-        db.execute(
-            f"insert {clause} into litejobs_settle (attempt, outcome) values (?, ?)",
-            (attempt, '{"status":"error"}'),
-        )
-    assert db.attempt(attempt).finished_at is None
-    assert db.job(job).state == "processing"
+    for clause, attempt in begun.items():
+        with contextlib.suppress(*ERRORS):
+            db.execute(
+                f"insert {clause} into litejobs_settle (attempt, outcome) "
+                "values (?, ?)",
+                (attempt, '{"status":"error"}'),
+            )
+        row = db.attempt(attempt)
+        assert row.finished_at is None, clause
+        assert db.job(row.job_id).state == "processing", clause
     db.execute("drop trigger mine")
-    db.settle(attempt, "error")
-    assert db.job(job).state == "failed"
+    for clause, attempt in begun.items():
+        db.settle(attempt, "error")
+        assert db.job(db.attempt(attempt).job_id).state == "failed", clause
 
 
 @pytest.mark.parametrize("action", ["fail", "retry"])

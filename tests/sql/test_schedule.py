@@ -6,6 +6,7 @@ The calendar here is a few lines for intervals, as another client might write it
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,19 +34,24 @@ PLAN = (
 def answer(asked: SimpleNamespace) -> dict[str, Any]:
     """What a calendar that knows intervals alone says to a row of litejobs_planning."""
 
-    def instants(after: int, until: int) -> list[int]:
-        first = (after - asked.anchor_ms) // asked.every_ms + 1
-        last = (until - asked.anchor_ms) // asked.every_ms
-        numbers = range(first - 1, last + 1)
-        found = [asked.anchor_ms + n * asked.every_ms for n in numbers]
-        again = asked.clock_steps
-        given = [at + again if at <= asked.high_at else at for at in found]
-        return [at for at in given if max(after, -1) < at <= until]
+    every, again = asked.every_ms, asked.clock_steps
+
+    def instants(after: int, until: int) -> Sequence[int]:
+        """As ranges, since there may be millions."""
+        begin = (after - asked.anchor_ms) // every * every + asked.anchor_ms
+        high = max(begin, asked.high_at + 1)
+        # Those up to the highest one come again, so much later.
+        moved = range(begin + again, min(high, until + 1) + again, every)
+        other = range(begin + -(-(high - begin) // every) * every, until + 1, every)
+        given = [among(each, max(after, -1) + 1, until + 1) for each in (moved, other)]
+        return [*given[0], *given[1]] if all(given) else given[0] or given[1]
+
+    def among(found: range, start: int, stop: int) -> range:
+        first = max(0, -(-(start - found.start) // every))
+        return found[first : max(0, -(-(stop - found.start) // every))]
 
     missed = instants(asked.after_at, asked.to_at)
-    kept = missed[len(missed) - asked.keep :] if asked.keep < len(missed) else missed
-    if not asked.keep:
-        kept = []
+    kept = missed[max(0, len(missed) - asked.keep) :]
     others = missed[: len(missed) - len(kept)]
     begin = max(asked.after_at, asked.to_at)
     later = instants(begin, begin + asked.wanted * asked.every_ms)
@@ -54,7 +60,7 @@ def answer(asked: SimpleNamespace) -> dict[str, Any]:
         "missed_first": others[0] if others else None,
         "missed_last": others[-1] if others else None,
         "missed_count": len(others) or None,
-        "instants": json.dumps(kept + later),
+        "instants": json.dumps([*kept, *later]),
         "exhausted": 0,
         "timezone": None,
         "tz_version": None,
