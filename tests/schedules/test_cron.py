@@ -638,9 +638,9 @@ def compare(
     return walks * per_walk
 
 
-def test_2000_random_schedules_agree_with_a_scan_of_every_minute() -> None:
-    assert compare(2024, STABLE_ZONES, walks=100, per_walk=19) == 1900
-    assert compare(2025, STABLE_ZONES, walks=10, per_walk=10, seconds=True) == 100
+def test_random_schedules_agree_with_a_scan_of_every_minute() -> None:
+    assert compare(2024, STABLE_ZONES, walks=32, per_walk=20) == 640
+    assert compare(2025, STABLE_ZONES, walks=3, per_walk=20, seconds=True) == 60
 
 
 def test_rare_schedules_agree_with_a_scan_of_years() -> None:
@@ -648,7 +648,7 @@ def test_rare_schedules_agree_with_a_scan_of_years() -> None:
     start = calendar.timegm((2019, 11, 5, 0, 0, 0))
     walked = walk("America/Havana", start, start + 900 * DAY, 900)
     fired = 0
-    for _ in range(20):
+    for _ in range(7):
         expression = some_rare_expression(chance)
         expected = scan(expression, walked, walked.start)
         schedule = cron(expression, walked.zone)
@@ -656,7 +656,7 @@ def test_rare_schedules_agree_with_a_scan_of_years() -> None:
         within = [at // 1000 for at in found if at <= walked.end * 1000]
         assert within == expected, expression
         fired += len(expected)
-    assert fired > 500
+    assert fired > 150
 
 
 @pytest.mark.torture
@@ -686,7 +686,7 @@ def test_rare_schedules_agree_with_a_scan_of_twelve_years(zone: str) -> None:
 
 
 def test_counting_agrees_with_listing_for_random_stretches() -> None:
-    assert count_and_list(11, 250, longest=250) == 250
+    assert count_and_list(11, 80, longest=250) == 80
 
 
 @pytest.mark.torture
@@ -991,7 +991,7 @@ def test_the_words_are_of_what_happens_and_not_of_what_may_be_meant(
 
 
 def test_whoever_reads_the_sentence_knows_every_time_of_the_schedule() -> None:
-    compare_sentences(21, 150)
+    compare_sentences(21, 50)
 
 
 @pytest.mark.torture
