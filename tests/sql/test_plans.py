@@ -22,6 +22,7 @@ from tests.rows import for_each
 from tests.sql.fixture import (
     ERRORS,
     Sql,
+    as_new,
     at,
     condition,
     is_code,
@@ -456,13 +457,32 @@ RULE = {
 }
 
 
-def steps(statement: str, history: int) -> int:
+@pytest.fixture(scope="module")
+def one() -> Iterator[Sql]:
+    """A database for all that is counted, which is undone: so all is prepared once."""
+    db = on_apsw(traced=False)
+    yield db
+    db.connection.close()
+
+
+def machine_steps(db: Sql, statement: str, parameters: Any = ()) -> int:
+    """How many steps SQLite's machine takes for it."""
+    counted: list[int] = []
+    db.connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    db.execute(statement, parameters)
+    db.connection.trace_v2(0, None)
+    return counted[-1]
+
+
+def steps(db: Sql, statement: str, history: int) -> int:
     """How many steps SQLite's machine takes, with so much in the file.
 
     *history* jobs have failed for good, as many wait for a far day, as many are in line
     in a queue that is paused.
     """
-    db = on_apsw(traced=False)
     db.serve("a", jitter=0.0)
     if statement == "settle by a rule":
         # As many policies were replaced, and as many are of other tasks and steps.
@@ -485,26 +505,25 @@ def steps(statement: str, history: int) -> int:
     db.enqueue("a")
     if statement.startswith("settle"):
         db.claim(1)
-    counted: list[int] = []
-    db.connection.trace_v2(
-        apsw.SQLITE_TRACE_PROFILE,
-        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
-    )
     last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
-    db.execute(STATEMENTS[statement], {"runner": 1, "seen_at": 0, "after": last})
-    return counted[-1]
+    told = {"runner": 1, "seen_at": 0, "after": last}
+    return machine_steps(db, STATEMENTS[statement], told)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_the_work_of_a_statement_does_not_grow_with_the_file(statement: str) -> None:
-    few, many = steps(statement, 5), steps(statement, 400)
+def test_the_work_of_a_statement_does_not_grow_with_the_file(
+    one: Sql, statement: str
+) -> None:
+    with as_new(one) as db:
+        few = steps(db, statement, 5)
+    with as_new(one) as db:
+        many = steps(db, statement, 400)
     assert few > 0
     assert many <= few + 60
 
 
-def steps_beside(closed: str, lanes: int) -> int:
+def steps_beside(db: Sql, closed: str, lanes: int) -> int:
     """How many steps a claim takes beside so many lanes that are closed like this."""
-    db = on_apsw(traced=False)
     db.serve("a", concurrency_key="{0}", circuit="{0}", concurrency_limit=9)
     for name in range(lanes):
         db.enqueue(args=f'["{name}"]')
@@ -520,27 +539,25 @@ def steps_beside(closed: str, lanes: int) -> int:
         assert len(db.claim(lanes)) == lanes
     assert db.claim(5) == []
     job = db.enqueue(args='["open"]')
-    counted: list[int] = []
-    db.connection.trace_v2(
-        apsw.SQLITE_TRACE_PROFILE,
-        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
-    )
-    db.execute("insert into litejobs_claim (runner, slots) values (1, 1)")
-    steps = counted[-1]
+    steps = machine_steps(db, STATEMENTS["claim"])
     assert db.job(job).state == "processing"
     return steps
 
 
 @pytest.mark.parametrize("closed", ["key", "circuit", "empty"])
-def test_a_claim_passes_by_lanes_that_are_parked_or_empty(closed: str) -> None:
-    few, many = steps_beside(closed, 5), steps_beside(closed, 200)
+def test_a_claim_passes_by_lanes_that_are_parked_or_empty(
+    one: Sql, closed: str
+) -> None:
+    with as_new(one) as db:
+        few = steps_beside(db, closed, 5)
+    with as_new(one) as db:
+        many = steps_beside(db, closed, 200)
     assert few > 0
     assert many <= few + 60
 
 
-def steps_beside_empty(statement: str, lanes: int, in_line: int) -> int:
+def steps_beside_empty(db: Sql, statement: str, lanes: int, in_line: int) -> int:
     """How many steps it takes where so many tasks have had a job that has ended."""
-    db = on_apsw(traced=False)
     for number in range(lanes):
         db.serve(f"a{number}")
         db.enqueue(f"a{number}")
@@ -551,28 +568,34 @@ def steps_beside_empty(statement: str, lanes: int, in_line: int) -> int:
     )
     for _ in range(in_line):
         db.enqueue(f"a{lanes - 1}")
-    counted: list[int] = []
-    db.connection.trace_v2(
-        apsw.SQLITE_TRACE_PROFILE,
-        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
-    )
     last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
-    db.execute(STATEMENTS[statement], {"runner": 1, "seen_at": 0, "after": last})
-    return counted[-1]
+    told = {"runner": 1, "seen_at": 0, "after": last}
+    return machine_steps(db, STATEMENTS[statement], told)
 
 
-def test_no_lane_is_looked_at_while_nothing_is_in_line() -> None:
-    few, many = (steps_beside_empty("agenda", lanes, 0) for lanes in (5, 105))
+def few_and_many(one: Sql, statement: str, in_line: int) -> list[int]:
+    """The same beside 5 tasks, and beside 105."""
+    counted = []
+    for lanes in (5, 105):
+        with as_new(one) as db:
+            counted.append(steps_beside_empty(db, statement, lanes, in_line))
+    return counted
+
+
+def test_no_lane_is_looked_at_while_nothing_is_in_line(one: Sql) -> None:
+    few, many = few_and_many(one, "agenda", 0)
     assert 0 < many <= few
 
 
-def test_of_an_empty_lane_no_gate_is_asked() -> None:
+def test_of_an_empty_lane_no_gate_is_asked(one: Sql) -> None:
     """It is looked whether it has a job, and no more: that takes some 20 steps."""
-    few, many = (steps_beside_empty("agenda", lanes, 20) for lanes in (5, 105))
+    few, many = few_and_many(one, "agenda", 20)
     assert few < many <= few + 100 * 30
 
 
 @pytest.mark.parametrize("statement", ["agenda", "claim"])
-def test_where_few_are_in_line_no_empty_lane_is_looked_at(statement: str) -> None:
-    few, many = (steps_beside_empty(statement, lanes, 1) for lanes in (5, 105))
+def test_where_few_are_in_line_no_empty_lane_is_looked_at(
+    one: Sql, statement: str
+) -> None:
+    few, many = few_and_many(one, statement, 1)
     assert 0 < many <= few
