@@ -99,8 +99,9 @@ def test_the_file_is_not_touched(file_jobs: LiteJobs, clock: Any) -> None:
         ).get
 
 
+@pytest.mark.parametrize("hours", [12, pytest.param(48, marks=pytest.mark.torture)])
 @for_each("held", [True, False])
-def test_no_other_clock_is_moved(tmp_path: Path, held: bool) -> None:
+def test_no_other_clock_is_moved(tmp_path: Path, held: bool, hours: int) -> None:
     if not held:
         release_clock()
     try:
@@ -123,8 +124,8 @@ def test_no_other_clock_is_moved(tmp_path: Path, held: bool) -> None:
                     )
                 )
 
-        found = jobs.simulate("2d", told=told)
-        assert found.totals.started > 2_000
+        found = jobs.simulate(f"{hours}h", told=told)
+        assert found.totals.started > 50 * hours
         assert len(seen) >= 2
         for in_file, in_process in seen:
             assert abs(in_file - in_process) < HOUR

@@ -368,8 +368,10 @@ def test_seven_a_second_are_seven_hundred_in_a_hundred_seconds(
 ) -> None:
     db, pace = paced
     pace(rate_count=7, rate_ms=SECOND)
-    for _ in range(800):
-        db.enqueue()
+    db.execute(
+        "with recursive n (i) as (select 1 union all select i + 1 from n where i < 800)"
+        " insert into litejobs_job (task) select 'a' from n"
+    )
     end, starts = db.now + 100 * SECOND, 0
     while db.now < end:
         starts += len(db.claim(10))

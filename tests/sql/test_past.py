@@ -314,6 +314,21 @@ def steps(db: Sql, sql: str, *parameters: object) -> int:
     return counted[-1]
 
 
+@pytest.fixture
+def few_and_many() -> list[Sql]:
+    """In one database 20 jobs have failed, in another 400."""
+    found = []
+    for jobs in (20, 400):
+        db = lent()
+        db.serve("a")
+        for _ in range(jobs):
+            db.enqueue("a")
+        for attempt in db.claim(jobs):
+            db.settle(attempt, "error")
+        found.append(db)
+    return found
+
+
 @for_each(
     "sql, most",
     [
@@ -332,18 +347,9 @@ def steps(db: Sql, sql: str, *parameters: object) -> int:
     ],
 )
 def test_a_part_of_the_past_costs_no_more_where_there_is_much(
-    sql: str, most: int
+    few_and_many: list[Sql], sql: str, most: int
 ) -> None:
-    found = []
-    for jobs in (20, 400):
-        db = lent()
-        db.serve("a")
-        for _ in range(jobs):
-            db.enqueue("a")
-        for attempt in db.claim(jobs):
-            db.settle(attempt, "error")
-        found.append(steps(db, sql, mark(db)))
-    few, many = found
+    few, many = (steps(db, sql, mark(db)) for db in few_and_many)
     assert 0 < few <= most
     assert many <= few + 60
 

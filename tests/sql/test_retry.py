@@ -4,12 +4,45 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
+import time_machine
 
-from tests.sql.fixture import FIX_SALT, SALT, Sql, lent, with_options
+from tests.sql.fixture import (
+    CLIENTS,
+    FIX_SALT,
+    SALT,
+    START,
+    Sql,
+    as_new,
+    lent,
+    with_options,
+)
 
 # The verdict --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def without_trigger() -> Iterator[dict[str, Sql]]:
+    """Databases by client, made once: without a trigger each has another schema."""
+    made: dict[str, Sql] = {}
+    yield made
+    for db in made.values():
+        db.connection.close()
+
+
+@pytest.fixture
+def stays(client_of_db: str, without_trigger: dict[str, Sql]) -> Iterator[Sql]:
+    """An attempt, the first one, is open; its job stays where it is when it ends."""
+    if client_of_db not in without_trigger:
+        db = without_trigger[client_of_db] = CLIENTS[client_of_db]()
+        with time_machine.travel(START, tick=False):
+            db.serve("a")
+            assert db.begin(db.enqueue("a")) == 1
+        db.execute("drop trigger litejobs_attempt_close_moves_job")
+    with as_new(without_trigger[client_of_db]) as db:
+        yield db
 
 
 @pytest.mark.parametrize(
@@ -34,16 +67,13 @@ from tests.sql.fixture import FIX_SALT, SALT, Sql, lent, with_options
     ],
 )
 def test_what_stops_a_further_attempt_is_named(
-    db: Sql, columns: dict[str, int], status: str, more: str, expected: str | None
+    stays: Sql, columns: dict[str, int], status: str, more: str, expected: str | None
 ) -> None:
-    db.serve("a")
-    job = db.enqueue("a")
-    attempt = db.begin(job)
+    db, attempt = stays, 1
     row = with_options(columns)
     names = ", ".join(f"{name} = ?" for name in row)
     if names:
         db.execute(f"update litejobs_job set {names}", tuple(row.values()))
-    db.execute("drop trigger litejobs_attempt_close_moves_job")
     db.settle(attempt, status, more)
     closed = db.attempt(attempt)
     assert closed.action == "retry"
