@@ -161,8 +161,9 @@ def _ask(path: Path, command: list[str]) -> tuple[int, str, str]:
 @contextlib.contextmanager
 def _running(path: Path, durability: Durability) -> Iterator[None]:
     """Another process has a runner with more to do than it can."""
+    arguments = ["tests.bench._cli", "run", str(path), durability, str(LINE)]
     runner = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench._cli", "run", str(path), durability],
+        [sys.executable, "-m", *arguments],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -184,8 +185,8 @@ def _running(path: Path, durability: Durability) -> Iterator[None]:
         raise RuntimeError(f"the runner was locked out: {ended['locked'][0]}")
 
 
-def run(path: str, durability: Any) -> None:
-    """Run no-op jobs until something comes from the standard input."""
+def run(path: str, durability: Any, line: str) -> None:
+    """Run no-op jobs, so many in line, until something comes from standard input."""
     import logging
     import threading
 
@@ -207,15 +208,16 @@ def run(path: str, durability: Any) -> None:
     @jobs.task
     def nothing(number: int) -> None: ...
 
+    count = int(line)
     with jobs.running(threads=4) as runner:
-        jobs.enqueue_many(nothing.call(number) for number in range(LINE))
+        jobs.enqueue_many(nothing.call(number) for number in range(count))
         print("running", flush=True)
-        begun, asked = time.perf_counter(), LINE
+        begun, asked = time.perf_counter(), count
         while not done.is_set():
-            while not done.is_set() and jobs.queues["default"].waiting > LINE // 2:
+            while not done.is_set() and jobs.queues["default"].waiting > count // 2:
                 time.sleep(0.01)
-            jobs.enqueue_many(nothing.call(number) for number in range(LINE))
-            asked += LINE
+            jobs.enqueue_many(nothing.call(number) for number in range(count))
+            asked += count
         runner.wait_idle(PATIENCE)
         rate = asked / (time.perf_counter() - begun)
     jobs.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from click.testing import CliRunner
 
 from litejobs import LiteJobs
 from tests.bench import __main__ as command
-from tests.bench import _cli, _large, _line, _schedules
+from tests.bench import _cli, _executors, _large, _line, _schedules
 from tests.bench._figures import (
     Bar,
     Durability,
@@ -29,12 +31,15 @@ from tests.bench._figures import (
 )
 from tests.bench._statements import HOT, profile
 from tests.bench._subject import on_file
+from tests.waiting import Times
 
 TINY = Sizes(
     single=3,
     threads=32,
     bulk=20,
     drain=20,
+    keyed=20,
+    keys=4,
     retries=4,
     rules=2,
     flow=4,
@@ -65,6 +70,7 @@ TINY = Sizes(
     idle_seconds=0.01,
     probes=2,
     commands=8,
+    tests=2,
     placed=4,
     burned=2,
     cancelled=1,
@@ -81,27 +87,64 @@ def few_jobs_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_large, "WARM", 2)
     monkeypatch.setattr(_line, "WARM", 1)
     monkeypatch.setattr(_line, "BATCH", 4)
+    monkeypatch.setattr(_schedules, "LOOKS", 20)
     monkeypatch.setattr(_cli, "CLIENTS", 2)
+    monkeypatch.setattr(_cli, "LINE", 40)
 
 
-# The same as others with more processes, of which each takes a while to begin.
+# The same as others with more processes, of which each takes a while to begin; and what
+# `memory-drain` finds out too.
 MORE = {
     *("processes", "processes-eight", "processes-pool"),
-    *("processes-burn", "processes-burn-two"),
+    *("processes-burn", "processes-burn-two", "memory"),
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(each, marks=pytest.mark.torture if each in MORE else [])
-        for each in command.USUAL
-    ],
-)
-def test_every_workload_measures_all_its_figures(name: str, tmp_path: Path) -> None:
-    workload = command.ALL[name]
-    workload = attrs.evolve(workload, pairs=min(workload.pairs, 2))
-    results = measure([workload], tmp_path, TINY, 1)
+def usual() -> Iterator[Any]:
+    """Each once, with one durability and the fewest processes; and as it is."""
+    for each in command.USUAL:
+        if each not in MORE:
+            yield pytest.param(each, False, id=each)
+        whole = f"{each}-whole"
+        yield pytest.param(each, True, id=whole, marks=pytest.mark.torture)
+
+
+def in_one_process(measures: Any) -> Any:
+    if "slots" not in getattr(measures, "keywords", {}):
+        return measures
+    return functools.partial(measures.func, slots=1)
+
+
+def shortened(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> Workload:
+    """One pair of it, in one process where it is about those."""
+    monkeypatch.setattr(_cli, "CLIENTS", 1)
+    monkeypatch.setattr(_executors, "ONE_MORE", 1)
+    subject, reference = map(in_one_process, (workload.subject, workload.reference))
+    return attrs.evolve(
+        workload,
+        subject=subject,
+        reference=reference,
+        pairs=1,
+        durabilities=workload.durabilities[-1:],
+    )
+
+
+@pytest.mark.parametrize(("name", "whole"), [*usual()])
+def test_every_workload_measures_all_its_figures(
+    name: str,
+    whole: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
+) -> None:
+    workload, sizes = command.ALL[name], TINY
+    if whole:
+        workload = attrs.evolve(workload, pairs=min(workload.pairs, 2))
+    else:
+        times(end_patience=0.05)  # for a process in a loop of C
+        sizes = attrs.evolve(sizes, commands=4)
+        workload = shortened(workload, monkeypatch)
+    results = measure([workload], tmp_path, sizes, 1)
     assert [(each.figure.name, each.durability) for each in results] == [
         (figure.name, durability)
         for figure in workload.figures
@@ -338,7 +381,23 @@ and (
 """
 
 
-@pytest.mark.parametrize("workload", _line.LINE, ids=lambda each: each.name)
+# One of each way to build a file and of each thing that is measured in it.
+EACH_KIND = {
+    *("line-key", "line-keys", "line-keys-alone", "line-circuit-moves", "line-due"),
+}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(
+            each,
+            id=each.name,
+            marks=[] if each.name in EACH_KIND else pytest.mark.torture,
+        )
+        for each in _line.LINE
+    ],
+)
 def test_every_line_is_measured_and_in_order_afterwards(
     workload: Workload, tmp_path: Path
 ) -> None:
@@ -422,7 +481,7 @@ def test_the_line_is_as_long_as_it_is_asked_to_be(
 ) -> None:
     monkeypatch.setattr(command, "QUICK", TINY)
     file = tmp_path / "figures.json"
-    options = ["line-paused", "--quick", "--size", "1000", "--rounds", "1"]
+    options = ["line-due", "--quick", "--size", "1000", "--rounds", "1"]
     options += ["--json", str(file)]
     shown = CliRunner().invoke(command.main, options, catch_exceptions=False)
     assert shown.exit_code == 0
