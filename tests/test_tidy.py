@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import itertools
 import pkgutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -445,9 +447,29 @@ LOOKS_LIKE_SQL = re.compile(
 )
 
 
+def walked(tree: ast.AST) -> list[ast.AST]:
+    """As `ast.walk` does it, in half of the time."""
+    nodes = [tree]
+    for node in nodes:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes += [each for each in value if isinstance(each, ast.AST)]
+    return nodes
+
+
+@functools.cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    """All that a module is made of."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    """All that a module is made of, itself first."""
+    return walked(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nodes_are_forgotten() -> Iterator[None]:
+    yield
+    nodes_of.cache_clear()
 
 
 def strings_of(path: Path) -> list[str]:
@@ -518,9 +540,10 @@ def parts_of(node: ast.expr) -> tuple[str, list[ast.expr]] | None:
 
 def executed(function: ast.AST) -> list[ast.expr]:
     """What a function hands to SQLite, and what it calls by that name."""
+    nodes = walked(function)
     given = [
         node.args[0]
-        for node in ast.walk(function)
+        for node in nodes
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in {"execute", "executemany", "pragma", "_execute"}
@@ -529,7 +552,7 @@ def executed(function: ast.AST) -> list[ast.expr]:
     names = {each.id for each in given if isinstance(each, ast.Name)}
     called = [
         node.value
-        for node in ast.walk(function)
+        for node in nodes
         if isinstance(node, ast.Assign)
         and any(
             isinstance(each, ast.Name) and each.id in names for each in node.targets
@@ -538,16 +561,16 @@ def executed(function: ast.AST) -> list[ast.expr]:
     return [*given, *called]
 
 
-def pasted(tree: ast.AST, name: str) -> list[str]:
+def pasted(nodes: list[ast.AST], name: str) -> list[str]:
     """What is put into statements without being quoted."""
     told = {
         id(each)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef)
         for each in executed(node)
     }
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.expr) or (made := parts_of(node)) is None:
             continue
         text, parts = made
@@ -571,8 +594,7 @@ def test_nothing_is_pasted_into_statements_but_quoted_names(path: Path) -> None:
 
     An outbox has the name that the code gives it, which is refused unless it is plain.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert pasted(tree, path.name) == []
+    assert pasted(nodes_of(path), path.name) == []
 
 
 def test_names_are_quoted_in_one_place() -> None:
@@ -585,10 +607,10 @@ def test_names_are_quoted_in_one_place() -> None:
 @for_each("path", PYTHON_FILES)
 def test_nothing_from_a_file_is_ever_executed(path: Path) -> None:
     """Jobs name registered tasks and carry JSON; nothing else is read from a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = nodes_of(path)
     imported = {
         name.split(".")[0]
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in (
             [each.name for each in node.names]
@@ -602,7 +624,7 @@ def test_nothing_from_a_file_is_ever_executed(path: Path) -> None:
     )
     called = {
         node.func.id
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert called & {"eval", "exec", "compile", "__import__"} == set()
@@ -634,12 +656,12 @@ def test_the_patterns_of_this_file_find_what_they_are_for() -> None:
         "return f'delete from {name}'",
         "return f'with x ({name}) as (select 1) select 1'",
     ):
-        tree = ast.parse(f"def f():\n    {text}")
-        assert "name" in pasted(tree, "any.py"), text
+        nodes = walked(ast.parse(f"def f():\n    {text}"))
+        assert "name" in pasted(nodes, "any.py"), text
         quoted = ast.parse(f"def f():\n    {text.replace('name', 'quoted(name)')}")
-        assert "quoted(name)" not in pasted(quoted, "any.py"), text
+        assert "quoted(name)" not in pasted(walked(quoted), "any.py"), text
     asked = "def f():\n    db.execute(queries()['x'], y)"
-    assert pasted(ast.parse(asked), "any.py") == []
+    assert pasted(walked(ast.parse(asked)), "any.py") == []
     assert without_strings("select 'it''s' -- no\n") == "select '' \n"
 
 
@@ -716,7 +738,7 @@ def test_modules_of_ours_are_imported_by_statements() -> None:
     assert {
         f"{path.name}: {ast.unparse(node.args[0])}"
         for path in PYTHON_FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call)
         and called_name(node) in {"import_module", "__import__"}
     } == IMPORTED_BY_TEXT
@@ -742,6 +764,8 @@ def test_rooms_are_kept() -> None:
 # The tests ----------------------------------------------------------------------------
 
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+# Without one after a dot or a quotation mark, nothing can be set.
+ATTRIBUTE = re.compile(rf"""[.'"]\s*{CONSTANT.pattern}\b""")
 # How a test sets an attribute by its name.
 SETTING = {"setattr", "delattr", "object"}
 
@@ -779,13 +803,14 @@ def is_ours(node: ast.expr, known: dict[str, Any]) -> bool:
 
 def constants_set(text: str) -> list[str]:
     """The constants of the package that a test sets, or a program within it."""
-    if "litejobs" not in text:  # from which nothing is ours
+    if "litejobs" not in text or not ATTRIBUTE.search(text):
         return []
     try:
-        nodes = list(ast.walk(ast.parse(textwrap.dedent(text))))
+        nodes = walked(ast.parse(textwrap.dedent(text)))
     except SyntaxError:
         return []
-    known, found = ours(nodes), []
+    candidates: list[tuple[ast.expr, str]] = []
+    found = []
     for node in nodes:
         pairs: list[tuple[ast.expr, str]] = []
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -798,12 +823,13 @@ def constants_set(text: str) -> list[str]:
                 pairs.append((node.args[0], texts[0].rpartition(".")[2]))
         elif isinstance(node, ast.Constant) and "\n" in str(node.value):
             found += constants_set(str(node.value))
-        found += [
-            f"{ast.unparse(owner)}: {name}"
-            for owner, name in pairs
-            if CONSTANT.fullmatch(name) and is_ours(owner, known)
-        ]
-    return found
+        candidates += [each for each in pairs if CONSTANT.fullmatch(each[1])]
+    known = ours(nodes) if candidates else {}
+    return found + [
+        f"{ast.unparse(owner)}: {name}"
+        for owner, name in candidates
+        if is_ours(owner, known)
+    ]
 
 
 @for_each("path", sorted((ROOT / "tests").rglob("*.py")))
