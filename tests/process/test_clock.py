@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import entry_points
 
 import apsw
 import freezegun
@@ -509,6 +510,14 @@ def installed(
     return pytester
 
 
+# Ours is loaded by itself, and no other one: those take most of the time.
+NO_OTHERS = [
+    f"-pno:{each.name}"
+    for each in entry_points(group="pytest11")
+    if each.name != "litejobs"
+]
+
+
 @pytest.mark.parametrize(
     ("arguments", "story"),
     [
@@ -521,12 +530,12 @@ def installed(
 )
 def test_installed_plugin_is_loaded(installed, arguments, story):
     installed.makepyfile(story)
-    run = installed.runpytest_subprocess("-W", "error", *arguments)
+    run = installed.runpytest_subprocess("-W", "error", *NO_OTHERS, *arguments)
     run.assert_outcomes(passed=1)
 
 
 def test_installed_plugin_may_be_named_in_a_conftest_too(installed):
     installed.makeconftest(f"pytest_plugins = ['{plugin.__name__}']")
     installed.makepyfile(HELD_STORY)
-    run = installed.runpytest_subprocess("-W", "error")
+    run = installed.runpytest_subprocess("-W", "error", *NO_OTHERS)
     run.assert_outcomes(passed=1)

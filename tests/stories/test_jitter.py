@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import math
 import shutil
@@ -94,20 +95,21 @@ def constant(**options: Any) -> Retry:
 # Spread ---------------------------------------------------------------------------
 
 
-def test_delays_of_ten_thousand_jobs_are_spread_evenly(
-    clock: Any, fleet: Fleet
+@pytest.mark.parametrize("many", [3_000, pytest.param(MANY, marks=pytest.mark.torture)])
+def test_delays_of_thousands_of_jobs_are_spread_evenly(
+    clock: Any, fleet: Fleet, many: int
 ) -> None:
-    fleet.enqueue(MANY, retry=constant())
+    fleet.enqueue(many, retry=constant())
     rounds = [fleet.fail(), fleet.fail(), fleet.fail()]
     for delays in rounds:
-        assert len(delays) == MANY
+        assert len(delays) == many
         assert 45_000 <= min(delays) <= 45_030
         assert 74_970 <= max(delays) <= 75_000
         assert statistics.fmean(delays) == pytest.approx(BASE, rel=0.01)
         buckets = Counter(min((delay - 45_000) // 3_000, 9) for delay in delays)
         assert sorted(buckets) == list(range(10))
         for bucket, count in buckets.items():
-            assert count == pytest.approx(MANY / 10, rel=0.15), bucket
+            assert count == pytest.approx(many / 10, rel=0.15), bucket
     first, second, third = rounds
     for one, other in ((first, second), (second, third), (first, third)):
         assert abs(statistics.correlation(one, other)) < 0.05
@@ -153,8 +155,19 @@ def test_without_jitter_every_delay_is_exact(fleet: Fleet) -> None:
 # The longest wait ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("jitter", [0.1, 0.25, 0.5, 1.0])
-@pytest.mark.parametrize("most", [30_000, 60_000, 62_000, 70_000])
+JITTERS = [0.1, 0.25, 0.5, 1.0]
+MOST = [30_000, 60_000, 62_000, 70_000]
+# Each of them once, and one that is not bounded.
+EACH = {*zip(MOST, JITTERS, strict=True), (70_000, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("most", "jitter"),
+    [
+        pytest.param(*each, marks=[] if each in EACH else pytest.mark.torture)
+        for each in itertools.product(MOST, JITTERS)
+    ],
+)
 def test_no_wait_exceeds_max_delay_and_below_it_they_are_spread_evenly(
     fleet: Fleet, jitter: float, most: int
 ) -> None:

@@ -64,6 +64,8 @@ class Reader:
         self._env = {
             **{name: each for name, each in os.environ.items() if "PYTEST" not in name},
             "PYTHONPATH": str(ROOT),
+            # Those that happen to be installed take most of the time.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
             "TMPDIR": str(programs),
             "COLUMNS": "100",
