@@ -501,7 +501,7 @@ def test_a_task_of_the_runner_cannot_advance_it(app: LiteJobs) -> None:
 
 @pytest.mark.parametrize(
     "times",
-    [4, pytest.param(200, marks=pytest.mark.torture)],
+    [2, pytest.param(200, marks=pytest.mark.torture)],
 )
 @pytest.mark.parametrize("threads", [0, 4])
 def test_the_same_test_gives_the_same_log_each_time(times: int, threads: int) -> None:
@@ -546,13 +546,19 @@ def a_busy_morning(threads: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    "times",
-    [3, pytest.param(200, marks=pytest.mark.torture)],
+    ("mode", "threads", "times"),
+    [
+        ("memory", 1, 2),
+        ("file", 4, 2),
+        *(
+            pytest.param(mode, threads, 200, marks=pytest.mark.torture)
+            for mode in ("memory", "file")
+            for threads in (1, 4)
+        ),
+    ],
 )
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("mode", ["memory", "file"])
 def test_what_is_due_before_gives_the_same_log_each_time(
-    mode: Any, times: int, threads: int
+    mode: Any, threads: int, times: int
 ) -> None:
     """The runner runs already when jobs are enqueued that are due at once."""
     logs = {tuple(a_day_in_the_shop(mode, threads)) for _ in range(times)}

@@ -51,6 +51,7 @@ APP = """
 # A suite that was written for it before there was any isolation: it hopes that nobody
 # else has used the file, and begins the application again and again.
 SUITE = """
+    import os
     import pytest
     from app import App, jobs, write
 
@@ -62,12 +63,14 @@ SUITE = """
     def test_the_file_is_empty():
         assert jobs.counts() == {}
 
-    @pytest.mark.parametrize("n", range(12))
+    MANY = int(os.environ.get("MANY", 4))
+
+    @pytest.mark.parametrize("n", range(MANY))
     def test_a_letter_is_the_first_one(app, n):
         assert app.post("Ada") == 1
         assert jobs.get(1).result(30) == "Dear Ada"
 
-    @pytest.mark.parametrize("n", range(6))
+    @pytest.mark.parametrize("n", range(MANY // 2))
     def test_a_letter_is_left_for_later(n):
         assert write.enqueue("Ada").id == 1
         jobs.drain()
@@ -96,20 +99,35 @@ def passes(run: pytest.RunResult, **numbers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "mode"),
+    ("workers", "mode", "many"),
     [
-        pytest.param([], "memory", id="1-memory"),
-        pytest.param([], "file", id="1-file", marks=pytest.mark.torture),
-        pytest.param(TWO, "memory", id="2-memory", marks=pytest.mark.torture),
-        pytest.param(TWO, "file", id="2-file"),
+        pytest.param([], "memory", 4, id="1-memory"),
+        pytest.param(TWO, "file", 4, id="2-file"),
+        *(
+            pytest.param(
+                workers,
+                mode,
+                12,
+                id=f"{len(workers) // 2 + 1}-{mode}-many",
+                marks=pytest.mark.torture,
+            )
+            for workers in ([], TWO)
+            for mode in ("memory", "file")
+        ),
     ],
 )
 def test_a_suite_of_before_passes_unchanged(
-    suite: Suite, pytester: pytest.Pytester, mode: str, workers: list[str]
+    suite: Suite,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    workers: list[str],
+    many: int,
 ) -> None:
+    monkeypatch.setenv("MANY", str(many))
     ini = f"litejobs_isolation = {mode}"
     run = suite(*workers, ini=ini, app=APP, test_app=SUITE, conftest=THREADS)
-    passes(run, passed=19)
+    passes(run, passed=1 + many + many // 2)
     assert not (pytester.path / "letters.db").exists()
 
 
@@ -119,7 +137,7 @@ def test_without_isolation_everything_is_as_it_was(
     """The file is the application's, and its second life is refused."""
     run = suite(app=APP, test_app=SUITE)
     assert (pytester.path / "letters.db").exists()
-    run.assert_outcomes(passed=2, failed=6, errors=11)
+    run.assert_outcomes(passed=2, failed=2, errors=3)
     run.stdout.re_match_lines([".*Closed: LiteJobs\\('letters.db'\\) was closed"])
 
 
@@ -255,18 +273,28 @@ def test_an_option_that_cannot_be_is_refused(suite: Suite, ini: str, said: str) 
     run.stderr.re_match_lines([f".*{re.escape(said)}"])
 
 
-@pytest.mark.parametrize("given", ["", "'disk'", "'memory', 'file'", "mode='memory'"])
-def test_a_marker_that_says_nothing_is_refused(suite: Suite, given: str) -> None:
+def test_a_marker_that_says_nothing_is_refused(suite: Suite) -> None:
     run = suite(
-        test_app=f"""
+        test_app="""
             import pytest
 
-            @pytest.mark.litejobs_isolation({given})
-            def test(): pass
+            @pytest.mark.litejobs_isolation()
+            def test_none(): pass
+
+            @pytest.mark.litejobs_isolation('disk')
+            def test_other(): pass
+
+            @pytest.mark.litejobs_isolation('memory', 'file')
+            def test_two(): pass
+
+            @pytest.mark.litejobs_isolation(mode='memory')
+            def test_by_name(): pass
         """
     )
     assert run.ret != 0
-    run.stdout.re_match_lines([".*litejobs_isolation of .* has no mode; write"])
+    for name in ("none", "other", "two", "by_name"):
+        sentence = f".*litejobs_isolation of .*::test_{name} has no mode; write"
+        run.stdout.re_match_lines([sentence])
 
 
 def test_the_clock_of_a_test_is_set_and_moved(suite: Suite) -> None:
