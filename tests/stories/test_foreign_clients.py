@@ -24,7 +24,10 @@ from tests.sql.fixture import START
 SHELL = shutil.which("sqlite3")
 
 # What a client may have switched on or off.
-SETTINGS = ({}, {"recursive_triggers": 1, "foreign_keys": 1})
+SETTINGS: dict[str, dict[str, int]] = {
+    "as it comes": {},
+    "recursive triggers, foreign keys": {"recursive_triggers": 1, "foreign_keys": 1},
+}
 
 Client = Callable[[str], list[list[Any]]]
 Speak = Callable[[Path, dict[str, int], str], list[list[Any]]]
@@ -95,17 +98,33 @@ def in_library(path: Path, settings: dict[str, int], sql: str) -> list[list[Any]
 @pytest.fixture(params=["shell", "library"])
 def speak(request: pytest.FixtureRequest) -> Speak:
     """A way to run SQL in another process."""
-    if request.param == "shell" and SHELL is None:
+    return speaking(request.param)
+
+
+def speaking(way: str) -> Speak:
+    if way == "shell" and SHELL is None:
         pytest.skip("there is no sqlite3 shell here")
-    return in_shell if request.param == "shell" else in_library
+    return in_shell if way == "shell" else in_library
+
+
+PAIRS = [
+    *[("shell", "recursive triggers, foreign keys"), ("library", "as it comes")],
+    *[("shell", "as it comes"), ("library", "recursive triggers, foreign keys")],
+]
 
 
 @pytest.fixture(
-    params=SETTINGS, ids=["as it comes", "recursive triggers, foreign keys"]
+    params=[
+        pytest.param(each, id="-".join(each), marks=marks)
+        for number, each in enumerate(PAIRS)
+        for marks in [pytest.mark.torture if number > 1 else []]
+    ]
 )
-def client(request: pytest.FixtureRequest, file_jobs: LiteJobs, speak: Speak) -> Client:
+def client(request: pytest.FixtureRequest, file_jobs: LiteJobs) -> Client:
     """Another process that speaks SQL to the jobs file."""
-    return lambda sql: speak(Path(file_jobs.path), request.param, sql)
+    way, settings = request.param
+    speak = speaking(way)
+    return lambda sql: speak(Path(file_jobs.path), SETTINGS[settings], sql)
 
 
 @pytest.fixture

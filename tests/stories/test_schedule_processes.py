@@ -182,11 +182,11 @@ def killed(times: int) -> Callable[[Any], None]:
 
 
 def test_many_loops_fire_each_instant_once(tmp_path: Path) -> None:
-    tickers(tmp_path, 1, 4, let_be(2.5))
+    tickers(tmp_path, 1, 4, let_be(1.5))
 
 
 def test_loops_that_are_killed_fire_each_instant_once(tmp_path: Path) -> None:
-    tickers(tmp_path, 2, 3, killed(15))
+    tickers(tmp_path, 4, 3, killed(5))
 
 
 @pytest.mark.torture
@@ -222,7 +222,7 @@ def runner_killed(folder: Path, seed: int, times: int) -> None:
 
 
 def test_runner_that_is_killed_fires_each_instant_once(tmp_path: Path) -> None:
-    runner_killed(tmp_path, 3, 5)
+    runner_killed(tmp_path, 3, 3)
 
 
 @pytest.mark.torture
