@@ -861,6 +861,22 @@ HOSTILE = {
 }
 
 
+def each_text(*at_least: str) -> pytest.MarkDecorator:
+    """All of them, but for a long run those that are not named here."""
+    return pytest.mark.parametrize(
+        "text",
+        [
+            pytest.param(text, id=name, marks=marks)
+            for name, text in HOSTILE.items()
+            for marks in [[] if name in at_least else pytest.mark.torture]
+        ],
+    )
+
+
+# Of each category of characters that must not be shown, and one that may be.
+SHOWN = ("nul", "csi", "format", "lines", "wide")
+
+
 def is_harmless(char: str) -> bool:
     unsafe = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return char == "\n" or unicodedata.category(char) not in unsafe
@@ -942,7 +958,7 @@ def put_everywhere(path: Path, text: str) -> None:
 
 
 @pytest.mark.usefixtures("hostile", "kept_open")
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@each_text(*SHOWN)
 def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> None:
     argument = text.replace("\0", "")
     commands: list[tuple[object, ...]] = [
@@ -984,7 +1000,7 @@ def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> N
 
 
 @pytest.mark.usefixtures("hostile", "kept_open")
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@each_text("nul", "lines", "wide", "quotes")
 def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
     commands = [["list"], ["show", 1], ["show", 2], ["show", 3], ["why", 1], ["why", 4]]
     for command in [*commands, *([name] for name in SETTINGS)]:
@@ -999,7 +1015,7 @@ def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
 
 
 @pytest.mark.usefixtures("hostile", "kept_open")
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@each_text(*SHOWN)
 def test_hostile_text_keeps_the_columns_aligned(db: Cli, text: str) -> None:
     heading, *lines = db("list").stdout.splitlines()
     assert len(lines) == 4

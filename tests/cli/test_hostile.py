@@ -119,12 +119,12 @@ def ticks(pid: int) -> int:
 
 def test_step_that_does_not_end_ends_the_process(used: Path, program: Any) -> None:
     endless(used, "litejobs_job_report")
-    process = program("--db", used, "--timeout", "1s", "list")
+    process = program("--db", used, "--timeout", "200ms", "list")
     out, err = process.communicate(timeout=GUARD)
     assert process.returncode == 3
     assert out == ""
     assert err.splitlines()[-1] == (
-        f"Error: reading {used} took longer than 1 s and was given up; ask for less, "
+        f"Error: reading {used} took longer than 0.2 s and was given up; ask for less, "
         "or give it more time: litejobs --timeout 1m …"
     )
 

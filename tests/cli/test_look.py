@@ -519,7 +519,7 @@ def test_value_larger_than_any_of_ours_is_refused(db: Cli, path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("pragma ignore_check_constraints = 1")
     connection.execute(
-        "insert into litejobs_fact values (replace(hex(zeroblob(40000000)), '0', 'a'),"
+        "insert into litejobs_fact values (replace(hex(zeroblob(8500000)), '0', 'a'),"
         " 1, null)"
     )
     connection.commit()

@@ -15,6 +15,7 @@ from litejobs.cli.failure import Failure
 from litejobs.cli.file.operation import recorded
 from litejobs.errors import ConstraintViolated
 from tests.cli.calls import Cli, document
+from tests.rows import for_each
 
 pytestmark = pytest.mark.usefixtures("kept_open")
 
@@ -45,10 +46,19 @@ def test_named_operation_is_undone(db: Cli) -> None:
     assert [each["state"] for each in operations] == ["done", "undone"]
 
 
-@pytest.mark.parametrize(
-    ("command", "line"),
+@pytest.fixture
+def steering(db: Cli, path: Path) -> Iterator[LiteJobs]:
+    """The file has a job and a schedule."""
+    db("enqueue", "work")
+    db("schedules", "add", "r", "work", "--every", "1m")
+    with LiteJobs(path) as jobs:
+        yield jobs
+
+
+@for_each(
+    "command, line",
     [
-        (("enqueue", "work"), "job 2: cancelled"),
+        (("enqueue", "work"), "job {new}: cancelled"),
         (("cancel", 1), "job 1: state cancelled → pending"),
         (("pause", "mail"), "queue mail: paused 1 → 0"),
         (
@@ -66,29 +76,25 @@ def test_named_operation_is_undone(db: Cli) -> None:
         (("schedules", "add", "s", "work", "--every", "1m"), "schedule s: removed"),
         (("schedules", "pause", "r"), "schedule r: paused 1 → 0"),
         (("schedules", "remove", "r"), "schedule r: comes back"),
-        (("schedules", "run", "r"), "job 2: cancelled"),
+        (("schedules", "run", "r"), "job {new}: cancelled"),
         (
             ("schedules", "set", "r", "--every", "2m"),
             "schedule r: every_ms 120000 → 60000",
         ),
     ],
-    ids=str,
 )
 def test_what_commands_change_is_taken_back(
-    db: Cli, path: Path, command: tuple[object, ...], line: str
+    db: Cli, steering: LiteJobs, command: tuple[object, ...], line: str
 ) -> None:
-    db("enqueue", "work")
-    db("schedules", "add", "r", "work", "--every", "1m")
-    with LiteJobs(path) as jobs:
-        before = steered(jobs)
+    before = steered(steering)
+    new = max(job.id for job in steering.list()) + 1
+    number = max(each.id for each in steering.operations()) + 1
     said(db(*command))
-    with LiteJobs(path) as jobs:
-        assert steered(jobs) != before
+    assert steered(steering) != before
     [first, *lines] = said(db("undo"))
-    assert first.startswith("undone: operation 3 (")
-    assert f"  {line}" in lines
-    with LiteJobs(path) as jobs:
-        assert steered(jobs) == before
+    assert first.startswith(f"undone: operation {number} (")
+    assert f"  {line.format(new=new)}" in lines
+    assert steered(steering) == before
 
 
 def steered(jobs: LiteJobs) -> dict[str, Any]:
