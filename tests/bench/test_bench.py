@@ -258,7 +258,7 @@ def test_the_command_prints_a_table_and_writes_json(
 ) -> None:
     monkeypatch.setattr(command, "QUICK", TINY)
     file = tmp_path / "figures.json"
-    options = ["bulk", "drain", "--quick", "--rounds", "2", "--json", str(file)]
+    options = ["bulk", "threads-bare", "--quick", "--rounds", "2", "--json", str(file)]
     shown = CliRunner().invoke(command.main, options, catch_exceptions=False)
     assert shown.exit_code == 0
     assert "Medians of 2 rounds." in shown.output
@@ -270,7 +270,7 @@ def test_the_command_prints_a_table_and_writes_json(
         for each in document["figures"]
     ] == [
         (workload, figure, unit, durability)
-        for workload in ("bulk", "drain")
+        for workload in ("bulk", "threads-bare")
         for figure, unit in (("rate", "jobs/s"), ("cpu", "µs/job"))
         for durability in ("full", "fast")
     ]
