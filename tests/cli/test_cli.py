@@ -1432,18 +1432,30 @@ def asked_of_runner(path: Path) -> list[Any]:
 
 
 @POSIX_ONLY
-@pytest.mark.parametrize("name", ["./jobs.db", "link.db", "auto"])
-def test_run_accepts_its_own_file_by_any_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "by_option"),
+    [
+        ("./jobs.db", True),
+        ("link.db", False),
+        ("auto", True),
+        pytest.param("./jobs.db", False, marks=pytest.mark.torture),
+        pytest.param("link.db", True, marks=pytest.mark.torture),
+        pytest.param("auto", False, marks=pytest.mark.torture),
+    ],
+)
+def test_run_accepts_its_own_file_by_any_name(
+    tmp_path: Path, name: str, by_option: bool
+) -> None:
     """Given after --db, that counts; a file in the environment is not asked then."""
     (tmp_path / "link.db").symlink_to("jobs.db")
     LiteJobs(tmp_path / "jobs.db").open().close()
-    for given, environment in ((["--db", name], "other.db"), ([], name)):
-        ended = Running.ended(
-            *(tmp_path, *given, "run", "app:holder.jobs", "--until-empty"),
-            LITEJOBS_DB=environment,
-        )
-        assert ended.returncode == 0, ended.stderr
-        assert "starting app:holder.jobs, whose file is jobs.db" in ended.stderr
+    given = ["--db", name] if by_option else []
+    ended = Running.ended(
+        *(tmp_path, *given, "run", "app:holder.jobs", "--until-empty"),
+        LITEJOBS_DB="other.db" if by_option else name,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "starting app:holder.jobs, whose file is jobs.db" in ended.stderr
 
 
 def test_run_until_empty_leaves_what_waits_for_its_time(tmp_path: Path) -> None:
