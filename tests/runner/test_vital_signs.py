@@ -33,10 +33,11 @@ OBSERVER = """
     import json, sys
     from litejobs import LiteJobs
     from click.testing import CliRunner
+    from litejobs._process.timing import TIMES
     from litejobs.cli import main
 
-    path = sys.argv[1]
-    jobs = LiteJobs(path)
+    TIMES.probe_pause = 0.02
+    path = jobs = None
 
     def probe(*options):
         words = ["--db", path, "doctor", "--probe", "--json", *options]
@@ -44,6 +45,11 @@ OBSERVER = """
         return said["healthy"], said["sentence"]
 
     for line in sys.stdin:
+        if json.loads(line) != path:
+            if jobs is not None:
+                jobs.close()
+            path = json.loads(line)
+            jobs = LiteJobs(path)
         health = jobs.health()
         found = {
             "healthy": health["healthy"],
@@ -60,14 +66,15 @@ OBSERVER = """
 class Observer:
     """Another process that asks how the jobs of a file do."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], path: str) -> None:
         self._process = process
+        self._path = path
 
     def __call__(self) -> dict[str, Any]:
         """What it finds now."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{json.dumps(self._path)}\n")
         self._process.stdin.flush()
         found: dict[str, Any] = json.loads(self._process.stdout.readline())
         return found
@@ -93,19 +100,25 @@ class Observer:
         )
 
 
-@pytest.fixture
-def observer(file_jobs: LiteJobs) -> Iterator[Observer]:
-    file_jobs.open()
+@pytest.fixture(scope="module")
+def observing() -> Iterator[subprocess.Popen[str]]:
+    """One process for all tests: it asks about the file that it is told of."""
     with subprocess.Popen(
-        [sys.executable, "-c", _dedented(OBSERVER), os.fspath(file_jobs.path)],
+        [sys.executable, "-c", _dedented(OBSERVER)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield Observer(process)
+        yield process
         assert process.stdin is not None
         process.stdin.close()
+
+
+@pytest.fixture
+def observer(file_jobs: LiteJobs, observing: subprocess.Popen[str]) -> Observer:
+    file_jobs.open()
+    return Observer(observing, os.fspath(file_jobs.path))
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +128,9 @@ def eager(times: Times, sizes: Sizes) -> None:
     times(cancel_patience=0.02, stuck_patience=0.02)
     sizes(wal_limit=2**19, wal_warning=2**19)
 
+
+# So that the loop waits for its next transaction, and not before, for a look.
+SELDOM = dict.fromkeys(("brisk_poll", "held_poll", "poll"), float(LONG))
 
 Cause = Callable[..., contextlib.AbstractContextManager[None]]
 
@@ -128,6 +144,8 @@ def _transaction_is_long(jobs: LiteJobs, gate: Gate, **_: Any) -> Iterator[None]
 
 @contextlib.contextmanager
 def _other_client_writes(jobs: LiteJobs, gate: Gate, **_: Any) -> Iterator[None]:
+    # It was opened to wait for 5 s.
+    jobs._store.database._writer.set_busy_timeout(20)
     other = apsw.Connection(jobs.path)
     other.execute("begin immediate")
     gate.go.set()
@@ -184,9 +202,9 @@ def _loop_meets_a_bug(
 @pytest.mark.parametrize(
     ("code", "cause", "patience"),
     [
-        ("loop_held_up", _transaction_is_long, {"late": 0.02}),
+        ("loop_held_up", _transaction_is_long, {"late": 0.02, **SELDOM}),
         ("file_busy", _transaction_is_long, {"turn_patience": 0.02}),
-        ("file_busy", _other_client_writes, {"busy_timeout": 0.02}),
+        ("file_busy", _other_client_writes, {}),
         ("disk_full", _disk_is_full, {}),
         ("log_pinned", _read_stays_open, {}),
         ("file_unsafe", _file_has_two_names, {}),
