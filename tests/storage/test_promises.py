@@ -118,17 +118,25 @@ class Recording:
         connection.pragma("synchronous", synchronous)
         # Often, so that the cuts fall into checkpoints and new rounds of the log too.
         connection.pragma("wal_autocheckpoint", 25)
-        self.states = [state_of(connection)]
+        self.states: list[int] = []
+        self.images: dict[int, int] = {}
+        self._note(connection, folder)
         for number, transaction in enumerate(SCRIPT, start=1):
             connection.execute("begin immediate")
             for statement, parameters in transaction:
                 run(connection, statement, parameters)
             connection.execute("commit")
-            self.states.append(state_of(connection))
+            self._note(connection, folder)
             self.log.append(("acknowledged", "", number, b""))
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         connection.close()
         vfs.unregister()
+
+    def _note(self, connection: apsw.Connection, folder: Path) -> None:
+        """This is one of the states, and these are the sound pages that it has."""
+        assert connection.execute("pragma quick_check").fetchall() == [("ok",)]
+        self.states.append(state_of(connection))
+        self.images[image_of(connection, folder)] = self.states[-1]
 
     def files(
         self, cut: int, keep: Callable[[list[Any]], list[Any]]
@@ -176,6 +184,19 @@ def state_of(connection: apsw.Connection) -> int:
             ]
         )
     )
+
+
+def image_of(connection: apsw.Connection, folder: Path) -> int:
+    """A number that is the same exactly for the same pages: no schema is read."""
+    path = folder / "image.db"
+    path.unlink(missing_ok=True)
+    copy = apsw.Connection(str(path))
+    try:
+        with copy.backup("main", connection, "main") as backup:
+            backup.step()
+    finally:
+        copy.close()
+    return hash(path.read_bytes())
 
 
 # What may be left of the operations that were not synced ---------------------------
@@ -232,7 +253,7 @@ def cut_power(
             files = recording.files(cut, keep)
             content = hash(tuple(files.values()))
             if content not in known:
-                known[content] = reopened(folder, files)
+                known[content] = reopened(folder, files, recording.images)
             counts[kind] += 1
             told = recording.acknowledged(cut)
             oldest = told if durable or keep is everything else 0
@@ -245,14 +266,22 @@ def cut_power(
     return counts, broken
 
 
-def reopened(folder: Path, files: dict[str, bytes]) -> str | int:
-    """The state in which these files open, or in which words they do not."""
+def reopened(
+    folder: Path, files: dict[str, bytes], images: dict[int, int]
+) -> str | int:
+    """The state in which these files open, or in which words they do not.
+
+    Pages that were seen before, in *images*, are not read by SQL again.
+    """
     (folder / "cut.db-shm").unlink(missing_ok=True)
     for name, content in files.items():
         (folder / name.replace("jobs", "cut")).write_bytes(content)
     try:
         connection = apsw.Connection(str(folder / "cut.db"))
         try:
+            state = images.get(image_of(connection, folder))
+            if state is not None:
+                return state
             sound = connection.execute("pragma quick_check").fetchall()
             return state_of(connection) if sound == [("ok",)] else str(sound)
         finally:
