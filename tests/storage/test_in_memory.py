@@ -317,21 +317,28 @@ BEYOND_ROWS: dict[str, Callable[[apsw.Connection], object]] = {
 }
 
 
-@pytest.mark.parametrize("how", BEYOND_ROWS)
 def test_a_database_is_closed_for_good_after_what_cannot_be_proved_undone(
-    clock: Any, how: str
+    clock: Any,
 ) -> None:
-    with LiteJobs(":memory:") as jobs:
-        new = everything(jobs)
+    """The next one is made anew, and what is done to that is the next case."""
+    jobs = LiteJobs(":memory:")
+    new = everything(jobs)
+    failed = []
+    for how, do in BEYOND_ROWS.items():
         known = ours()
         with jobs.transaction() as connection:
-            BEYOND_ROWS[how](connection)
+            do(connection)
         del connection
-        assert ours() == known
-    assert ours() == []
-    KEPT.clear()
-    with LiteJobs(":memory:") as jobs:
-        assert everything(jobs) == new
+        are_same = ours() == known
+        jobs.close()
+        left = ours()
+        KEPT.clear()
+        in_memory.close_spare()
+        jobs = LiteJobs(":memory:")
+        if not are_same or left or everything(jobs) != new:
+            failed.append(how)
+    jobs.close()
+    assert failed == []
 
 
 def test_a_database_is_closed_for_good_that_new_connections_would_not_be_like(
