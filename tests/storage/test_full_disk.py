@@ -226,10 +226,10 @@ class Story:
         except DatabaseFull as error:
             assert "what was stored is in the log" in str(error)
 
-    def run(self, *, lasts: bool) -> None:
-        """At every k the disk is full, until a whole round needs fewer operations."""
+    def run(self, *, lasts: bool, step: int) -> None:
+        """At these k the disk is full, until a whole round needs fewer operations."""
         for round_ in (self.short_round, self.long_round):
-            for k in range(1_000):
+            for k in range(0, 1_000, step):
                 self.disk.filled(k, lasts=lasts, part=5 * k % 16)
                 round_()
                 came = self.disk.mended()
@@ -254,17 +254,25 @@ class Story:
         self.write(self.one)
 
 
+each_k = pytest.mark.parametrize(
+    "step",
+    [3, pytest.param(1, marks=pytest.mark.torture)],
+    ids=["some", "all"],
+)
+
+
+@each_k
 @pytest.mark.parametrize(
     ("lasts", "powersafe"),
     [(False, True), (True, True), (False, False)],
     ids=["once", "until mended", "padded"],
 )
 def test_full_disk_leaves_what_was_said(
-    disk: FullDisk, tmp_path: Path, lasts: bool, powersafe: bool
+    disk: FullDisk, tmp_path: Path, lasts: bool, powersafe: bool, step: int
 ) -> None:
     disk.powersafe = powersafe
     story = Story(disk, tmp_path)
-    story.run(lasts=lasts)
+    story.run(lasts=lasts, step=step)
     told = story.told
     # A log that is not written to its end holds no commit. Where it is padded, or could
     # not be synced, it may.
@@ -278,11 +286,14 @@ def test_full_disk_leaves_what_was_said(
     assert {said for where, said in told if where.endswith("file")} == {"unknown"}
 
 
-def test_failing_disk_leaves_what_was_said(disk: FullDisk, tmp_path: Path) -> None:
+@each_k
+def test_failing_disk_leaves_what_was_said(
+    disk: FullDisk, tmp_path: Path, step: int
+) -> None:
     """Of an I/O error at COMMIT nothing is known: what is read back is not proof."""
     disk.error = apsw.IOError
     story = Story(disk, tmp_path)
-    story.run(lasts=False)
+    story.run(lasts=False, step=step)
     assert story.told["write log", "unknown"] > 5
     assert story.told["sync log", "full"] == 0
 
