@@ -23,7 +23,7 @@ from litejobs._runner import attempt, loop, polling, pool
 from litejobs._runner import runner as _runner
 from litejobs._runner.runner import Runner
 from tests.runner.linefaults import Lines, Struck, StruckHard, Visit, code_of
-from tests.runner.test_line_faults import WRITING, noting
+from tests.runner.test_line_faults import MANY, WRITING, noting
 from tests.storage.test_group_commit import Crowd, statements_of
 from tests.waiting import Times, eventually
 
@@ -541,16 +541,19 @@ def check_all_done(jobs: LiteJobs, runner: Runner, ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("crowded", "error"),
+    ("crowded", "error", "tried"),
     [
-        pytest.param(False, Struck, id="alone-Struck"),
-        pytest.param(True, StruckHard, id="crowded-StruckHard"),
+        # Every fourth line, others in a crowd than alone; in the long form all.
+        pytest.param(False, Struck, range(1, MANY, 4), id="alone-Struck"),
+        pytest.param(True, StruckHard, range(3, MANY, 4), id="crowded-StruckHard"),
         *(
-            pytest.param(crowded, error, id=name, marks=pytest.mark.torture)
-            for crowded, error, name in (
-                (False, StruckHard, "alone-StruckHard"),
-                (True, Struck, "crowded-Struck"),
+            pytest.param(
+                *(name == "crowded", error, range(1, MANY)),
+                id=f"{name}-{error.__name__}-all",
+                marks=pytest.mark.torture,
             )
+            for name in ("alone", "crowded")
+            for error in (Struck, StruckHard)
         ),
     ],
 )
@@ -559,14 +562,15 @@ def test_exception_at_any_line_of_who_enqueues_loses_no_attempt(
     asleep: Asleep,
     crowded: bool,
     error: type[BaseException],
+    tried: range,
 ) -> None:
     """Before the claim, after it, in the commit, and while it is handed out."""
     ledger = Ledger(jobs)
     struck: list[Visit] = []
     with running(jobs, asleep, threads=2) as runner:
         turn = jobs._store.database._turn
-        while True:
-            lines = Lines(STARTING, error=error, at=len(struck) + 1, leaving=False)
+        for at in tried:
+            lines = Lines(STARTING, error=error, at=at, leaving=False)
 
             def work(lines: Lines = lines) -> list[Any]:
                 return [lines.during(lambda: ledger.task.enqueue(0))]

@@ -32,6 +32,7 @@ from tests.storage.test_group_commit import Crowd, arguments
 from tests.waiting import Times
 
 LONG = 30.0  # seconds after which what has not happened never will
+MANY = 10_000  # lines, more than there are
 
 WRITING = code_of(
     writer_lock,
@@ -125,14 +126,19 @@ WRITES = [
 ]
 
 
+# Every third line, others in a file than in memory; in the long form all.
 TRIED = [
-    pytest.param(name, error, id=f"{name}-{error.__name__}", marks=marks)
-    for name, error, marks in (
-        (":memory:", Struck, ()),
-        ("jobs.db", StruckHard, ()),
-        (":memory:", StruckHard, pytest.mark.torture),
-        ("jobs.db", Struck, pytest.mark.torture),
-    )
+    pytest.param(":memory:", Struck, range(1, MANY, 3), id=":memory:-Struck"),
+    pytest.param("jobs.db", StruckHard, range(2, MANY, 3), id="jobs.db-StruckHard"),
+    *(
+        pytest.param(
+            *(name, error, range(1, MANY)),
+            id=f"{name}-{error.__name__}-all",
+            marks=pytest.mark.torture,
+        )
+        for name in (":memory:", "jobs.db")
+        for error in (Struck, StruckHard)
+    ),
 ]
 
 
@@ -150,18 +156,19 @@ def named(tmp_path: Path) -> Iterator[Callable[[str], LiteJobs]]:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda each: each.__name__)
-@pytest.mark.parametrize(("name", "error"), TRIED)
+@pytest.mark.parametrize(("name", "error", "tried"), TRIED)
 def test_exception_at_any_line_of_a_write_leaves_the_turn_free(
     named: Callable[[str], LiteJobs],
     name: str,
     write: Callable[[LiteJobs], None],
     error: type[BaseException],
+    tried: range,
 ) -> None:
     jobs = named(name)
     struck: list[Visit] = []
-    while True:
+    for at in tried:
         before = arguments(jobs)
-        lines = Lines(WRITING, error=error, at=len(struck) + 1)
+        lines = Lines(WRITING, error=error, at=at)
         [told] = run_in_thread(
             lambda lines=lines: [lines.during(lambda: write(jobs))]  # type: ignore[misc]
         )
@@ -177,7 +184,7 @@ def test_exception_at_any_line_of_a_write_leaves_the_turn_free(
             break
         assert told is not None, lines.struck
         struck.append(lines.struck)
-    assert len(struck) > (20 if told is None and write is alone else 1)
+    assert len(struck) * tried.step > (20 if told is None and write is alone else 1)
 
 
 @contextlib.contextmanager
@@ -190,9 +197,12 @@ def noting(lines: Lines) -> Iterator[None]:
         raise
 
 
-@pytest.mark.parametrize(("name", "error"), TRIED)
+@pytest.mark.parametrize(("name", "error", "tried"), TRIED)
 def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
-    named: Callable[[str], LiteJobs], name: str, error: type[BaseException]
+    named: Callable[[str], LiteJobs],
+    name: str,
+    error: type[BaseException],
+    tried: range,
 ) -> None:
     """While it waits, while it writes for those behind it, and while it goes."""
     jobs = named(name)
@@ -200,10 +210,10 @@ def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
     note.enqueue("first")
     turn = jobs._store.database._turn
     struck: list[Visit] = []
-    while True:
+    for at in tried:
         before = arguments(jobs)
         crowd = Crowd(jobs)
-        lines = Lines(WRITING, error=error, at=len(struck) + 1)
+        lines = Lines(WRITING, error=error, at=at)
         told: list[Any] = []
 
         def work(lines: Lines = lines, told: list[Any] = told) -> None:
@@ -241,15 +251,18 @@ def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
     assert {"Writing._commit_together", "FairLock.take", "answer"} <= together
 
 
-@pytest.mark.parametrize(("name", "error"), TRIED)
+@pytest.mark.parametrize(("name", "error", "tried"), TRIED)
 def test_exception_at_any_line_of_a_wait_that_is_given_up_leaves_the_line(
-    named: Callable[[str], LiteJobs], name: str, error: type[BaseException]
+    named: Callable[[str], LiteJobs],
+    name: str,
+    error: type[BaseException],
+    tried: range,
 ) -> None:
     jobs = named(name)
     turn = jobs._store.database._turn
     struck: list[Visit] = []
-    while True:
-        lines = Lines(WRITING, error=error, at=len(struck) + 1)
+    for at in tried:
+        lines = Lines(WRITING, error=error, at=at)
         with turn:
             told = run_in_thread(
                 lambda lines=lines: lines.during(lambda: impatient(jobs))  # type: ignore[misc]
@@ -449,8 +462,8 @@ def test_exception_at_a_line_of_a_runner_strands_no_job() -> None:
     for each in all_of_them:
         place = f"{each.role} {each.function} {each.line - first[each.function]}"
         lot = zlib.crc32(f"{place} {each.nth}".encode())
-        if lot % (6 if each.function in DELICATE else 120) == 0:
-            chosen.append((each, (Struck, StruckHard)[lot // 120 % 2]))
+        if lot % (18 if each.function in DELICATE else 240) == 0:
+            chosen.append((each, (Struck, StruckHard)[lot // 720 % 2]))
     assert len(chosen) > 10
     assert try_each(chosen) > len(chosen) / 2
 
