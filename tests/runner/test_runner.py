@@ -1377,9 +1377,20 @@ ERRORS: dict[str, Callable[[], Exception]] = {
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize(
+    ("kind", "tried"),
+    [
+        # Every fourth statement, others with each error; in the long form all.
+        pytest.param(kind, tried, id=f"{kind}{name}", marks=marks)
+        for first, kind in enumerate(ERRORS, 1)
+        for name, tried, marks in [
+            ("", range(first, 1_000, 4), ()),
+            ("-all", range(1, 1_000), pytest.mark.torture),
+        ]
+    ],
+)
 def test_loop_survives_an_error_at_each_of_its_statements(
-    jobs: LiteJobs, caplog: pytest.LogCaptureFixture, kind: str
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture, kind: str, tried: range
 ) -> None:
     """Nothing is lost, nothing runs twice, and it is said that something was wrong."""
     starts: Counter[tuple[int, int]] = Counter()
@@ -1430,9 +1441,9 @@ def test_loop_survives_an_error_at_each_of_its_statements(
     for part in parts:
         assert run_with(Fault(jobs, ERRORS[kind], 1, part)), part
     rounds = 1
-    while run_with(Fault(jobs, ERRORS[kind], rounds)):
+    while run_with(Fault(jobs, ERRORS[kind], tried[rounds - 1])):
         rounds += 1
-    assert rounds > 10
+    assert tried[rounds - 1] > 10
     assert set(starts.values()) == {1}
     assert len(starts) == 4 * (len(parts) + rounds)
 
