@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,20 +16,17 @@ from litejobs import LiteJobs
 
 PROCESSES = 4
 THREADS = 16
-KEYS = 12
+HOW = ("ignore", "replace", "debounce", "raise")
 
-# Sixteen threads ask for jobs of few keys, again and again, all at once; what
-# each was handed is printed.
+# Sixteen threads ask for jobs of few keys, again and again, all at once, in each way
+# that there is; what each was handed is printed.
 ASKS = """
 import json, sys, threading
 from litejobs import LiteJobs
 from litejobs.errors import JobExists
 
-path, number, threads, keys, how = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
+path, number, threads, keys = sys.argv[1], *map(int, sys.argv[2:5])
 jobs = LiteJobs(path).open()
-got = []
-print("ready", flush=True)
-sys.stdin.readline()
 begin = threading.Barrier(threads)
 
 def ask(thread):
@@ -35,32 +34,36 @@ def ask(thread):
     for key in range(keys):
         try:
             job = jobs.enqueue(
-                "work", [number, thread], unique_key=f"k{key}", on_conflict=how
+                "work", [number, thread], unique_key=f"{how} {key}", on_conflict=how
             )
             got.append([key, job.id, 1])
         except JobExists as error:
             got.append([key, error.job_id, 0])
 
-asking = [threading.Thread(target=ask, args=(each,)) for each in range(threads)]
-for each in asking: each.start()
-for each in asking: each.join()
-print(json.dumps(got))
+for how in sys.argv[5:]:
+    got = []
+    print("ready", flush=True)
+    sys.stdin.readline()
+    asking = [threading.Thread(target=ask, args=(each,)) for each in range(threads)]
+    for each in asking: each.start()
+    for each in asking: each.join()
+    print(json.dumps(got), flush=True)
 jobs.close()
 """
 
 
-@pytest.mark.parametrize("how", ["ignore", "replace", "debounce", "raise"])
+@pytest.mark.parametrize("keys", [4, pytest.param(12, marks=pytest.mark.torture)])
 def test_four_processes_of_sixteen_threads_make_one_job_of_each_key(
-    tmp_path: Path, how: str
+    empty_file: Path, tmp_path: Path, keys: int
 ) -> None:
-    path = tmp_path / "jobs.db"
+    path = shutil.copy(empty_file, tmp_path / "jobs.db")
     jobs = LiteJobs(path).open()
     children = [
         subprocess.Popen(
             [
                 *(sys.executable, "-c", ASKS, str(path)),
-                *map(str, (number, THREADS, KEYS)),
-                how,
+                *map(str, (number, THREADS, keys)),
+                *HOW,
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -68,28 +71,34 @@ def test_four_processes_of_sixteen_threads_make_one_job_of_each_key(
         )
         for number in range(PROCESSES)
     ]
+    answers: dict[str, list[Any]] = {}
+    for how in HOW:
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("\n")
+            child.stdin.flush()
+        answers[how] = []
+        for child in children:
+            assert child.stdout is not None
+            answers[how] += json.loads(child.stdout.readline())
     for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-    got = []
-    for child in children:
-        printed, _ = child.communicate(timeout=120)
+        child.communicate(timeout=120)
         assert child.returncode == 0
-        got += json.loads(printed)
-    assert len(got) == PROCESSES * THREADS * KEYS
     with jobs.reader() as db:
         rows = dict(db.execute("select unique_key, id from litejobs_job").fetchall())
         count = db.execute("select count(*) from litejobs_job").get
     jobs.close()
-    assert count == KEYS
-    assert {(f"k{key}", job) for key, job, _ in got} == set(rows.items())
-    if how == "raise":
-        made = Counter(key for key, _, new in got if new)
-        assert made == dict.fromkeys(range(KEYS), 1)
+    assert count == len(HOW) * keys
+    given = set()
+    for how, got in answers.items():
+        assert len(got) == PROCESSES * THREADS * keys, how
+        given |= {(f"{how} {key}", job) for key, job, _ in got}
+    assert given == set(rows.items())
+    made = Counter(key for key, _, new in answers["raise"] if new)
+    assert made == dict.fromkeys(range(keys), 1)
 
 
 def test_what_is_replaced_has_the_options_of_the_new_one(jobs: LiteJobs) -> None:
