@@ -323,17 +323,18 @@ def test_signal_handler_may_fork_in_the_middle_of_a_fork(tmp_path: Path) -> None
     assert run(tmp_path / "jobs.db", program) == ["98", "True", "0", "3", "3"]
 
 
-def test_runner_goes_on_after_each_of_many_forks(tmp_path: Path) -> None:
-    program = """
+@pytest.mark.parametrize("forks", [5, pytest.param(20, marks=pytest.mark.torture)])
+def test_runner_goes_on_after_each_of_many_forks(tmp_path: Path, forks: int) -> None:
+    program = f"""
         with jobs.running(threads=2) as runner:
-            for number in range(20):
+            for number in range({forks}):
                 note.enqueue("parent", number)
                 if ended(in_child(lambda: note.enqueue("child", number) and 0)):
                     print("refused", number)
             runner.wait_idle(60)
         print(jobs.counts()["completed"])
     """
-    assert run(tmp_path / "jobs.db", program) == ["40"]
+    assert run(tmp_path / "jobs.db", program) == [str(2 * forks)]
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
