@@ -37,6 +37,7 @@ from litejobs.errors import (
     OutcomeUnknown,
     TaskCancelled,
 )
+from tests.waiting import eventually
 
 LONG = 120.0  # seconds after which what has not happened never will
 
@@ -825,8 +826,12 @@ def test_what_was_acknowledged_to_16_threads_survives_a_kill(tmp_path: Path) -> 
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )
         enough = size + chance.randrange(200, 20_000)
-        while ledger.stat().st_size < enough:
-            assert child.poll() is None
+        eventually(
+            lambda child=child, enough=enough: (  # type: ignore[misc]
+                child.poll() is not None or ledger.stat().st_size >= enough
+            )
+        )
+        assert child.poll() is None
         child.kill()
         child.wait()
     jobs = LiteJobs(path).open()
