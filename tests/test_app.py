@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
 import logging
 import sqlite3
 import subprocess
@@ -1260,21 +1261,11 @@ def test_deleted_file_is_noticed(tmp_path: Path) -> None:
     jobs.close()
 
 
-POISON = [
-    "insert into litejobs_job (task, ctx) values ('ok', cast(x'22ff22' as text))",
+REFUSED = [
     "insert into litejobs_job (task, step) values ('ok', cast(x'ff' as text))",
-    "insert into litejobs_job (task) values (cast(x'ff6f' as text))",
     "update litejobs_job set starts = 9223372036854775807",
     "update litejobs_job set attempts = 9223372036854775807",
-    "update litejobs_job "
-    "set crashes = 1000000000, options = '{\"max_crashes\": 1000000000}'",
-    "update litejobs_job set attempts = 999999999, max_attempts = 1000000000",
-    "insert into litejobs_runner (pid) values (1)",
     "insert into litejobs_runner (id) values (9223372036854775807)",
-    "insert or replace into litejobs_runner (id) values (1)",
-    "update litejobs_runner set stopped_at = 1",
-    "delete from litejobs_runner",
-    "insert or replace into litejobs_task (name, priority) values ('ok', 5)",
     "insert into litejobs_job "
     "(task, args, queue, lane_id, priority, run_at, created_at) "
     "values ('ok', '[]', 'default', 999, 0, 0, 0)",
@@ -1283,38 +1274,75 @@ POISON = [
     "values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
     "insert into litejobs__transition (at, job_id, new_state) "
     "values (9223372036854775807, 1, 'completed')",
+    "delete from litejobs_meta",
+]
+STORED = [
+    "insert into litejobs_job (task, ctx) values ('ok', cast(x'22ff22' as text))",
+    "insert into litejobs_job (task) values (cast(x'ff6f' as text))",
+    "update litejobs_job "
+    "set crashes = 1000000000, options = '{\"max_crashes\": 1000000000}'",
+    "update litejobs_job set attempts = 999999999, max_attempts = 1000000000",
+    "insert into litejobs_runner (pid) values (1)",
+    "insert or replace into litejobs_runner (id) values (1)",
+    "update litejobs_runner set stopped_at = 1",
+    "delete from litejobs_runner",
+    "insert or replace into litejobs_task (name, priority) values ('ok', 5)",
     "insert into litejobs__transition (at, job_id, new_state) "
     "values (0, 1, cast(x'ff' as text))",
-    "delete from litejobs_meta",
 ]
 
 
-@pytest.mark.parametrize("poison", POISON)
+CLIENT = """
+import json, sqlite3, sys
+for line in sys.stdin:
+    path, statements = json.loads(line)
+    c = sqlite3.connect(path, isolation_level=None)
+    refused = 0
+    for each in statements:
+        try: c.execute(each)
+        except sqlite3.Error: refused += 1
+    c.close()
+    print(refused, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[subprocess.Popen[str]]:
+    """A process with another SQLite, for which each file is a new one."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CLIENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("poison", "refused"),
+    [
+        *(pytest.param([each], 0, id=each) for each in STORED),
+        # They change nothing, and so not what the next one meets.
+        pytest.param(REFUSED, len(REFUSED), id="refused"),
+    ],
+)
 def test_no_statement_of_another_client_stops_the_others_jobs(
-    tmp_path: Path, poison: str
+    file_jobs: LiteJobs, client: subprocess.Popen[str], poison: list[str], refused: int
 ) -> None:
     """Refused or stored: a healthy job runs, is listed, and callbacks are told."""
-    path = tmp_path / "jobs.db"
-    jobs = LiteJobs(path)
+    jobs = file_jobs
     ok = jobs.task(name="ok")(lambda: None)
     told: list[int] = []
     jobs.on("completed", lambda event: told.append(event.job_id))
     ok.enqueue()
-    client = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sqlite3, sys\n"
-            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-            "try: c.execute(sys.argv[2])\nexcept sqlite3.Error as error: print(error)",
-            str(path),
-            poison,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert client.stderr == ""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    client.stdin.write(f"{json.dumps([str(jobs.path), poison])}\n")
+    client.stdin.flush()
+    assert int(client.stdout.readline()) == refused
     healthy = ok.enqueue()
     jobs.drain()
     assert healthy.state == "completed"
@@ -1322,4 +1350,4 @@ def test_no_statement_of_another_client_stops_the_others_jobs(
     assert healthy.id in [job.id for job in jobs.list()]
     assert jobs.get(1).why() is not None
     jobs.close()
-    LiteJobs(path).open().close()
+    LiteJobs(jobs.path).open().close()
