@@ -176,8 +176,27 @@ BACKOFFS = {
 }
 
 
-@pytest.mark.parametrize("name", BACKOFFS)
-def test_forecast_is_what_then_happens(both: LiteJobs, clock: Any, name: str) -> None:
+IN_FILES = {"default", "exponential with factor and cap", "fixed", "budget with jitter"}
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        pytest.param(
+            *(name, where),
+            id=f"{where}-{name}",
+            marks=pytest.mark.torture
+            if where == "file_jobs" and name not in IN_FILES
+            else [],
+        )
+        for where in ("jobs", "file_jobs")
+        for name in BACKOFFS
+    ],
+)
+def test_forecast_is_what_then_happens(
+    request: pytest.FixtureRequest, clock: Any, name: str, where: str
+) -> None:
+    both = request.getfixturevalue(where)
     task = failing(both, retry=BACKOFFS[name])
     hands = Hands(both)
     job = task.enqueue()
@@ -273,29 +292,41 @@ def error_of(kind: str) -> dict[str, Any]:
     return {"status": "error", "error": {"type": kind, "types": [kind]}}
 
 
+DECIDED = [
+    (HTTP_503, "dead_lettered", "rule_attempts", 4),
+    (HTTP_429, "dead_lettered", "rule_attempts", 3),
+    (ERROR, "dead_lettered", "rule_attempts", 2),
+    (error_of("ValueError"), "dead_lettered", "rule_fail", 1),
+    (error_of("Unheard"), "dead_lettered", "no_rule", 1),
+    (error_of("Skip"), "completed", None, 1),
+    (error_of("Done"), "completed", None, 1),
+    (error_of("Stop"), "cancelled", None, 1),
+    ({"status": "ok"}, "completed", None, 1),
+    (ERROR | {"retryable": False}, "dead_lettered", "not_retryable", 1),
+]
+
+
 @pytest.mark.parametrize(
-    ("outcome", "ends", "stopped_by", "count"),
+    ("where", "outcome", "ends", "stopped_by", "count"),
     [
-        (HTTP_503, "dead_lettered", "rule_attempts", 4),
-        (HTTP_429, "dead_lettered", "rule_attempts", 3),
-        (ERROR, "dead_lettered", "rule_attempts", 2),
-        (error_of("ValueError"), "dead_lettered", "rule_fail", 1),
-        (error_of("Unheard"), "dead_lettered", "no_rule", 1),
-        (error_of("Skip"), "completed", None, 1),
-        (error_of("Done"), "completed", None, 1),
-        (error_of("Stop"), "cancelled", None, 1),
-        ({"status": "ok"}, "completed", None, 1),
-        (ERROR | {"retryable": False}, "dead_lettered", "not_retryable", 1),
+        *(("jobs", *each) for each in DECIDED),
+        *(("file_jobs", *each) for each in DECIDED[:1]),
+        *(
+            pytest.param("file_jobs", *each, marks=pytest.mark.torture)
+            for each in DECIDED[1:]
+        ),
     ],
 )
 def test_rules_decide_in_a_forecast_as_they_then_do(
-    both: LiteJobs,
+    request: pytest.FixtureRequest,
     clock: Any,
+    where: str,
     outcome: dict[str, Any],
     ends: str,
     stopped_by: str | None,
     count: int,
 ) -> None:
+    both = request.getfixturevalue(where)
     task = failing(both, policy=rules())
     hands = Hands(both)
     job = task.enqueue()
