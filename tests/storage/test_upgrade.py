@@ -97,21 +97,31 @@ def make_old(path: Path) -> None:
         db.execute(APPLICATION)
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A file of the version before."""
-    path = tmp_path / "old.db"
+@pytest.fixture(scope="session")
+def made_old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "old.db"
     make_old(path)
     return path
 
 
 @pytest.fixture
-def today(tmp_path: Path) -> Path:
-    """A file of this version, with a job in it."""
-    path = tmp_path / "today.db"
+def old(made_old: Path, tmp_path: Path) -> Path:
+    """A file of the version before."""
+    return Path(shutil.copy(made_old, tmp_path))
+
+
+@pytest.fixture(scope="session")
+def made_today(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "today.db"
     with LiteJobs(path) as jobs:
         jobs.enqueue("send")
     return path
+
+
+@pytest.fixture
+def today(made_today: Path, tmp_path: Path) -> Path:
+    """A file of this version, with a job in it."""
+    return Path(shutil.copy(made_today, tmp_path))
 
 
 def schema_of(path: Path) -> list[Any]:
@@ -748,7 +758,10 @@ def test_tampered_file_is_refused_untouched(
     refused_untouched(today, TamperedSchema, named)
 
 
-def test_any_one_of_our_objects_that_is_missing_is_noticed(today: Path) -> None:
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.torture)])
+def test_any_one_of_our_objects_that_is_missing_is_noticed(
+    today: Path, step: int
+) -> None:
     with opened(today) as db:
         objects = [
             (kind, name)
@@ -758,7 +771,7 @@ def test_any_one_of_our_objects_that_is_missing_is_noticed(today: Path) -> None:
         assert len(objects) > 300
         # As `drop` does it, but SQLite does not read the others anew each time.
         db.pragma("writable_schema", True)
-        for kind, name in objects:
+        for kind, name in sorted(objects)[::step]:
             db.execute("begin")
             db.execute(
                 "delete from sqlite_schema where (type, name) = (?, ?)", (kind, name)
@@ -828,20 +841,22 @@ def open_at_once(path: Path, count: int, root: Path = ROOT) -> list[str]:
         return [process.communicate()[1] for process in processes]
 
 
-def test_eight_processes_make_one_new_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.torture)])
+def test_many_processes_make_one_new_file(tmp_path: Path, count: int) -> None:
     path = tmp_path / "new.db"
-    assert open_at_once(path, 8) == [""] * 8
+    assert open_at_once(path, count) == [""] * count
     with LiteJobs(path) as jobs:
-        assert len(jobs.list()) == 8
+        assert len(jobs.list()) == count
 
 
-def test_four_processes_upgrade_one_old_file(
-    old: Path, next_sql: Path, next_package: Path
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.torture)])
+def test_several_processes_upgrade_one_old_file(
+    old: Path, next_sql: Path, next_package: Path, count: int
 ) -> None:
     before = len(contents(old)["litejobs_job"])
-    assert open_at_once(old, 4, next_package) == [""] * 4
+    assert open_at_once(old, count, next_package) == [""] * count
     with tomorrow.instead(next_sql), LiteJobs(old) as jobs:
-        assert len(jobs.list()) == before + 4
+        assert len(jobs.list()) == before + count
 
 
 def test_process_of_the_version_before_is_told_when_its_file_is_upgraded(
