@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from litejobs._storage.reserve import BESIDES, FIRST, LAST, Reserve
 from litejobs.cli import main
 from litejobs.errors import ConfigurationError, DatabaseFull, FileFull
 from tests.cli.calls import runner as command_line
-from tests.waiting import LONG, Gate, Sizes, Times, eventually
+from tests.waiting import LONG, Gate, Times, eventually
 
 INCREMENTAL = 2
 KEPT = 262_144  # bytes of unused pages that are not given back, or a sixteenth
@@ -38,6 +40,20 @@ def setting(path: Path, name: str) -> int:
         return int(connection.pragma(name))
     finally:
         connection.close()
+
+
+@pytest.fixture(scope="session")
+def unused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of which most is unused, closed; to be copied."""
+    path = tmp_path_factory.mktemp("unused") / "jobs.db"
+    filled(path).close()
+    return path
+
+
+@pytest.fixture
+def unused_jobs(unused: Path, tmp_path: Path) -> LiteJobs:
+    """A copy of it, opened."""
+    return LiteJobs(shutil.copy(unused, tmp_path)).open()
 
 
 def filled(path: Path, count: int = 300) -> LiteJobs:
@@ -74,9 +90,9 @@ def test_file_of_an_application_keeps_its_pages_as_they_are(tmp_path: Path) -> N
     assert setting(path, "auto_vacuum") == 0
 
 
-def test_unused_pages_are_given_back_bit_by_bit(tmp_path: Path, sizes: Sizes) -> None:
-    path = tmp_path / "jobs.db"
-    jobs = filled(path)
+def test_unused_pages_are_given_back_bit_by_bit(unused_jobs: LiteJobs) -> None:
+    jobs = unused_jobs
+    path = Path(jobs.path)
     database = jobs._store.database
     before = path.stat().st_size
     pages = [database._writer.pragma("page_count")]
@@ -98,10 +114,12 @@ def test_unused_pages_are_given_back_bit_by_bit(tmp_path: Path, sizes: Sizes) ->
     jobs.close()
 
 
-def test_idle_runner_gives_unused_pages_back(tmp_path: Path, times: Times) -> None:
+def test_idle_runner_gives_unused_pages_back(
+    unused_jobs: LiteJobs, times: Times
+) -> None:
     times(lock_pause=0.0, give_back_pause=0.0)
-    path = tmp_path / "jobs.db"
-    jobs = filled(path)
+    jobs = unused_jobs
+    path = Path(jobs.path)
     before = path.stat().st_size
     with jobs.running():
         eventually(lambda: path.stat().st_size < before / 2)
@@ -139,15 +157,14 @@ def test_jobs_in_memory_have_nothing_to_give_back(jobs: LiteJobs) -> None:
 
 @pytest.mark.parametrize("vacuum", [False, True])
 def test_copies_of_a_file_give_back_what_they_do_not_use(
-    tmp_path: Path, vacuum: bool
+    unused_jobs: LiteJobs, empty_file: Path, tmp_path: Path, vacuum: bool
 ) -> None:
     """A backup, what is restored from it, and a file that was written anew."""
-    jobs = filled(tmp_path / "jobs.db")
+    jobs = unused_jobs
     jobs.purge(older_than=None, vacuum=vacuum)
     jobs.backup(tmp_path / "copy.db")
     jobs.close()
-    other = LiteJobs(tmp_path / "other.db").open()
-    other.close()
+    shutil.copy(empty_file, tmp_path / "other.db")
     LiteJobs(tmp_path / "new.db").restore(tmp_path / "copy.db")
     LiteJobs(tmp_path / "other.db").restore(tmp_path / "copy.db")
     for name in ("jobs", "copy", "new", "other"):
@@ -161,14 +178,14 @@ def test_copies_of_a_file_give_back_what_they_do_not_use(
 
 
 def test_other_programs_hear_that_pages_can_be_moved_where_a_copy_comes(
-    tmp_path: Path,
+    unused: Path, tmp_path: Path
 ) -> None:
     """They have the file open, in which pages stay, while one is put in that moves."""
     path = tmp_path / "jobs.db"
     connection = apsw.Connection(str(path))
     connection.pragma("page_size", 2048)
     connection.execute("create table own (value)")
-    filled(tmp_path / "copy.db").close()
+    shutil.copy(unused, tmp_path / "copy.db")
     jobs = LiteJobs(path).open()
     connection.execute("select * from own").fetchall()
     jobs.restore(tmp_path / "copy.db", overwrite_tables=True)
@@ -209,16 +226,28 @@ def fill_up(disk: Path) -> Path:
     return filler
 
 
+@functools.cache
+def with_jobs() -> bytes:
+    """A jobs file with 200 jobs that have ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "jobs.db")
+        with LiteJobs(path) as jobs:
+            note = jobs.task(name="note")(lambda text: None)
+            jobs.enqueue_many(note.call("x" * 500) for _ in range(200))
+            assert jobs.drain() == 200
+        return path.read_bytes()
+
+
 class App:
     """An application on that disk. A runner has been there, so there is a reserve."""
 
     def __init__(self, disk: Path) -> None:
         self.disk = disk
+        (disk / "jobs.db").write_bytes(with_jobs())
         self.jobs = LiteJobs(disk / "jobs.db")
         self.gate = Gate()
         self.note = self.jobs.task(name="note")(lambda text: None)
         self.wait = self.jobs.task(name="wait")(self.gate)
-        self.ids = self.jobs.enqueue_many(self.note.call("x" * 500) for _ in range(200))
         with self.jobs.running() as runner:
             assert runner.wait_idle(60)
         assert self.jobs._store.database.cut_log()
@@ -345,8 +374,9 @@ def test_runner_begins_on_a_full_disk_and_what_has_crashed_is_settled(
     with app.jobs.transaction() as db:
         db.execute("insert into litejobs_runner (pid) values (1)")
         db.execute("insert into litejobs_job (task) values ('wait')")
-        db.execute("update litejobs_task set runner_id = 2")
-        db.execute("insert into litejobs_claim values (2, 1)")
+        runner = db.execute("select max(id) from litejobs_runner").get
+        db.execute("update litejobs_task set runner_id = ?", (runner,))
+        db.execute("insert into litejobs_claim values (?, 1)", (runner,))
     assert app.jobs.counts()["processing"] == 1
     assert app.jobs._store.database.cut_log()
     app.gate.go.set()
