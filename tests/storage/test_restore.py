@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -42,14 +43,22 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     return lambda *arguments: runner().invoke(main, [str(a) for a in arguments])
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A jobs file with two jobs, `old` and `new`; closed."""
-    found = tmp_path / "jobs.db"
-    with LiteJobs(found) as jobs:
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of such a file, and of a copy."""
+    folder = tmp_path_factory.mktemp("made")
+    with LiteJobs(folder / "jobs.db") as jobs:
         jobs.enqueue("old")
-        jobs.backup(tmp_path / "copy.db")
+        jobs.backup(folder / "copy.db")
         jobs.enqueue("new")
+    return folder
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    """A jobs file with two jobs, `old` and `new`; closed."""
+    for name in ("copy.db", "jobs.db"):
+        found = Path(shutil.copy(made / name, tmp_path))
     return found
 
 
@@ -633,7 +642,13 @@ def test_without_room_the_file_is_as_it_was_and_it_is_said_what_is_left(
 
 
 @POSIX_ONLY
-@pytest.mark.parametrize("when", ["staged", "kept", "begun", "middle", "last", "done"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        *("staged", "kept", "last", "done"),
+        *(pytest.param(n, marks=pytest.mark.torture) for n in ("begun", "middle")),
+    ],
+)
 def test_whenever_the_process_dies_all_of_the_old_is_there_or_all_of_the_new(
     path: Path, copy: Path, when: str
 ) -> None:
