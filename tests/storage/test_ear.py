@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -29,6 +30,40 @@ def jobs(tmp_path: Path) -> Iterator[LiteJobs]:
     jobs = LiteJobs(tmp_path / "jobs.db")
     yield jobs.open()
     jobs.close()
+
+
+OTHER = """
+import sys
+from litejobs import LiteJobs
+for line in sys.stdin:
+    with LiteJobs(line[:-1]) as jobs:
+        jobs.enqueue("work")
+    print("done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Callable[[str | os.PathLike[str]], None]]:
+    """Another process enqueues a job in the file, and closes it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def enqueue(path: str | os.PathLike[str]) -> None:
+            stdin.write(f"{os.fspath(path)}\n")
+            stdin.flush()
+            assert stdout.readline() == "done\n"
+
+        yield enqueue
+        stdin.close()
+    assert process.returncode == 0
 
 
 def elsewhere(path: str | os.PathLike[str], program: str) -> None:
@@ -62,7 +97,12 @@ def settled(jobs: LiteJobs) -> None:
 @pytest.mark.parametrize("told", [True, False], ids=["told", "looking"])
 @pytest.mark.parametrize("held", [True, False], ids=["held", "running"])
 def test_a_commit_of_another_process_is_heard(
-    tmp_path: Path, told: bool, held: bool, monkeypatch: pytest.MonkeyPatch
+    empty_file: Path,
+    tmp_path: Path,
+    other: Callable[[str | os.PathLike[str]], None],
+    told: bool,
+    held: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether or not the system tells of it, and whatever the clock does."""
     if not told:
@@ -70,13 +110,13 @@ def test_a_commit_of_another_process_is_heard(
     if not held:
         release_clock()
     try:
-        with LiteJobs(tmp_path / "jobs.db") as jobs:
+        with LiteJobs(shutil.copy(empty_file, tmp_path)) as jobs:
             heard = threading.Event()
             ear_on(jobs).add(heard.set)
             settled(jobs)
             for _ in range(3):
                 heard.clear()
-                elsewhere(jobs.path, "jobs.enqueue('work')")
+                other(jobs.path)
                 assert heard.wait(LONG)
             ear_on(jobs).remove(heard.set)
     finally:
