@@ -470,8 +470,11 @@ def test_limit_that_is_none_is_refused(jobs: LiteJobs, limit: Any) -> None:
 # It stays -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "step", [3, pytest.param(1, marks=pytest.mark.torture)], ids=["crosswise", "all"]
+)
 def test_closed_attempts_stay_as_they_are(
-    file_jobs: LiteJobs, clock: Any, foreign: apsw.Connection
+    file_jobs: LiteJobs, clock: Any, foreign: apsw.Connection, step: int
 ) -> None:
     """Column by column, whichever way another client tries."""
     job = answers(file_jobs, "AGAIN", policy=POLICY).enqueue()
@@ -484,11 +487,11 @@ def test_closed_attempts_stay_as_they_are(
         )
     ]
     assert len(columns) > 20
-    for column in columns:
+    for number, column in enumerate(columns):
         # No number may be NULL, whoever guards it.
         values = ["'7'", column] if column == "id" else ["'7'", column, "null"]
-        for how in ("update", "update or replace", "update or ignore"):
-            for value in values:
+        for nth, how in enumerate(("update", "update or replace", "update or ignore")):
+            for value in values[(number + nth) % len(values) % step :: step]:
                 # What a constraint forbids as well, `or ignore` may pass by.
                 with contextlib.suppress(apsw.ConstraintError):
                     foreign.execute(f"{how} litejobs_attempt set {column} = {value}")
