@@ -242,6 +242,15 @@ def draft(tmp_path: Path) -> Iterator[Path]:
         yield sql
 
 
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The copy of today's version, as a release would keep it."""
+    folder = tmp_path_factory.mktemp("copies")
+    books.release(folder)
+    [copy] = folder.iterdir()
+    return copy
+
+
 def add(draft: Path, name: str, text: str) -> None:
     path = draft / name
     path.parent.mkdir(exist_ok=True)
@@ -360,11 +369,12 @@ ADD = "alter table litejobs_fact add column more text;"
 )
 def test_freeze_shows_where_an_old_file_would_become_another(
     draft: Path,
+    released: Path,
     change: Callable[[str], str],
     migration: str | None,
     sentences: list[str],
 ) -> None:
-    books.release(draft.parent / "copies")
+    shutil.copy(released, draft.parent / "copies")
     before = (draft / "versions.txt").read_text()
     add(draft, "logic/tick/views.sql", VIEW.replace("more", "a_new_version"))
     schema = draft / "schema" / "gate.sql"
