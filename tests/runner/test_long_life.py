@@ -30,7 +30,8 @@ def live(
 ) -> list[tuple[int, int, int]]:
     """A program drains so many jobs, so often a day; how big the file is each day.
 
-    Bytes beyond those of a new file: that it has, that what is in it needs; and jobs.
+    From the end of the first week on, when the first jobs go. Bytes beyond those of a
+    new file: that it has, that what is in it needs; and jobs.
     """
     LiteJobs(path).open().close()
     found, empty = [], path.stat().st_size
@@ -47,6 +48,8 @@ def live(
                 brief.enqueue()
                 jobs.drain()
                 clock.tick(DAY / drains)
+        if day < WEEK:
+            continue
         with contextlib.closing(sqlite3.connect(path)) as db:
             db.execute("vacuum into ?", (str(copy),))
             [jobs_left] = db.execute("select count(*) from litejobs_job").fetchone()
@@ -59,8 +62,8 @@ def live(
 @pytest.mark.parametrize(
     ("days", "drains", "at_once"),
     [
-        (9, 4, 8),
-        (9, 1, 40),
+        (9, 2, 8),
+        (9, 1, 20),
         pytest.param(60, 4, 75, marks=pytest.mark.torture),
         pytest.param(60, 1, 2000, marks=pytest.mark.torture),
         pytest.param(30, 24, 100, marks=pytest.mark.torture),
@@ -69,7 +72,8 @@ def live(
 def test_a_file_is_hardly_larger_than_what_is_kept_in_it(
     tmp_path: Path, clock: Any, days: int, drains: int, at_once: int
 ) -> None:
-    weeks = live(tmp_path / "jobs.db", days, drains, at_once, clock)[WEEK:]
+    weeks = live(tmp_path / "jobs.db", days, drains, at_once, clock)
+    assert len(weeks) == days - WEEK
     for size, needed, jobs in weeks:
         assert jobs <= (WEEK * drains + 1) * at_once + 3 * drains + 1
         assert size <= max(needed * MARGIN, needed + SPARE)
