@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import inspect
 import json
 import random
 from pathlib import Path
@@ -441,11 +442,12 @@ def history(jobs: LiteJobs, clock: Any, rng: random.Random, tasks: int) -> list[
     return policies
 
 
+@pytest.mark.parametrize("tasks", [10, pytest.param(30, marks=pytest.mark.torture)])
 def test_same_policy_decides_the_same_after_random_histories(
-    jobs: LiteJobs, clock: Any
+    jobs: LiteJobs, clock: Any, tasks: int
 ) -> None:
     rng = random.Random(20260102)
-    policies = history(jobs, clock, rng, 30)
+    policies = history(jobs, clock, rng, tasks)
     decisions: set[str] = set()
     compared = 0
     for number, policy in enumerate(policies):
@@ -465,7 +467,7 @@ def test_same_policy_decides_the_same_after_random_histories(
         ] == [], (name, policy)
         decisions |= {str(each.decision) for each in seen}
         compared += found.attempts
-    assert compared > 300
+    assert compared > 10 * tasks
     assert decisions >= {
         *("retry", "snooze", "dead_letter", "jump", "continue", "complete"),
         *("cancel", "interrupt"),
@@ -774,8 +776,9 @@ def test_backtest_neither_waits_for_a_writer_nor_writes(
         assert other.pragma("data_version") == version
 
 
+@pytest.mark.parametrize("most", [300, pytest.param(10_000, marks=pytest.mark.torture)])
 def test_ten_thousand_attempts_are_the_default_limit(
-    jobs: LiteJobs, clock: Any
+    jobs: LiteJobs, clock: Any, most: int
 ) -> None:
     """The latest: of jobs with one attempt each, and of one that went round."""
     policy = Policy(
@@ -786,21 +789,23 @@ def test_ten_thousand_attempts_are_the_default_limit(
         otherwise="fail",
     )
     flow = jobs.flow("a", [("a", nothing)], policy=policy)
-    jobs.enqueue_many([flow.call() for _ in range(10_000)])
+    assert inspect.signature(Policy.backtest).parameters["limit"].default == 10_000
+    limit = {} if most == 10_000 else {"limit": most}
+    jobs.enqueue_many([flow.call() for _ in range(most)])
     document = json.dumps(http(401))
     with jobs.transaction() as db:
         hands = Hands(jobs)
         db.executemany(
             "insert into litejobs_settle values (?, ?)",
-            [(attempt, document) for attempt, _ in hands.claim(10_000)],
+            [(attempt, document) for attempt, _ in hands.claim(most)],
         )
         job = flow.enqueue()
         for number in range(100):
             hands.settle(hands.claim()[0][0], ok(number))
-        assert db.execute("select count(*) from litejobs_attempt").get == 10_100
+        assert db.execute("select count(*) from litejobs_attempt").get == most + 100
     assert job.snapshot().jumps == 100
-    assert_same(policy.backtest(jobs, task="a"), 10_000)
-    assert policy.backtest(jobs, task="a", limit=20_000).attempts == 10_100
+    assert_same(policy.backtest(jobs, task="a", **limit), most)
+    assert policy.backtest(jobs, task="a", limit=2 * most).attempts == most + 100
 
 
 @pytest.mark.parametrize("limit", [1, 10_000])
