@@ -488,26 +488,33 @@ def test_parents_and_children_can_be_asked_for(
 # Many ---------------------------------------------------------------------------------
 
 
-def test_ten_thousand_children_are_released_by_one_parent(
-    jobs: LiteJobs, work: Task[[str], str]
+many = pytest.mark.parametrize(
+    "count", [1_000, pytest.param(10_000, marks=pytest.mark.torture)]
+)
+
+
+@many
+def test_thousands_of_children_are_released_by_one_parent(
+    jobs: LiteJobs, work: Task[[str], str], count: int
 ) -> None:
     parent = work.enqueue("parent")
     waits = work.using(after=[parent])
-    ids = jobs.enqueue_many(waits.call(str(number)) for number in range(10_000))
-    assert jobs.counts() == {"blocked": 10_000, "pending": 1}
-    assert len(ids) == 10_000
+    ids = jobs.enqueue_many(waits.call(str(number)) for number in range(count))
+    assert jobs.counts() == {"blocked": count, "pending": 1}
+    assert len(ids) == count
     run_one(jobs)
-    assert jobs.counts() == {"completed": 1, "pending": 10_000}
+    assert jobs.counts() == {"completed": 1, "pending": count}
 
 
-def test_ten_thousand_children_are_cancelled_by_one_parent(
-    jobs: LiteJobs, work: Task[[str], str]
+@many
+def test_thousands_of_children_are_cancelled_by_one_parent(
+    jobs: LiteJobs, work: Task[[str], str], count: int
 ) -> None:
     parent = work.enqueue("bad")
     waits = work.using(after=[parent])
-    jobs.enqueue_many(waits.call(str(number)) for number in range(10_000))
+    jobs.enqueue_many(waits.call(str(number)) for number in range(count))
     run_one(jobs)
-    assert jobs.counts() == {"dead_lettered": 1, "cancelled": 10_000}
+    assert jobs.counts() == {"dead_lettered": 1, "cancelled": count}
 
 
 def test_thousand_parents_release_their_child_with_the_last(
