@@ -541,7 +541,14 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.parametrize("words", [[], ["held"], ["closed"], ["held", "closed"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([], ["held", "closed"]),
+        pytest.param(["held"], marks=pytest.mark.torture),
+        pytest.param(["closed"], marks=pytest.mark.torture),
+    ],
+)
 def test_a_program_ends_well_with_those_that_are_open_or_kept(words: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", LEAVES, *words],
