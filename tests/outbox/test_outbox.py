@@ -215,28 +215,28 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("bad", BAD_ROWS, ids=lambda bad: str(bad[0])[:40])
 def test_bad_row_is_marked_and_holds_up_no_other(
     file_jobs: LiteJobs,
     app: Application,
     outbox: Outbox,
     caplog: pytest.LogCaptureFixture,
-    bad: tuple[dict[str, Any], str],
 ) -> None:
-    columns, sentence = bad
-    app.put(args="[1]")
-    app.put(**columns)
-    app.put(args="[2]")
-    assert outbox.deliver() == 2
-    assert arguments(file_jobs) == {"[1]": 1, "[2]": 1}
-    [(_, error)] = app.rows()
-    assert sentence in error
-    assert (
-        "row 2 of the outbox table litejobs_outbox cannot become a job" in caplog.text
-    )
-    caplog.clear()
-    assert outbox.deliver() == 0
-    assert not caplog.text, "a marked row is left alone"
+    """One after the other; each is taken away before the next one comes."""
+    for number, (columns, sentence) in enumerate(BAD_ROWS, 1):
+        app.put(args="[1]")
+        app.put(**columns)
+        app.put(args="[2]")
+        assert outbox.deliver() == 2, columns
+        assert arguments(file_jobs) == {"[1]": number, "[2]": number}, columns
+        [(_, error)] = app.rows()
+        assert sentence in error, columns
+        [(row,)] = app.do("select id from litejobs_outbox")
+        said = f"row {row} of the outbox table litejobs_outbox cannot become a job"
+        assert said in caplog.text, columns
+        caplog.clear()
+        assert outbox.deliver() == 0, columns
+        assert not caplog.text, f"a marked row is left alone: {columns}"
+        app.do("delete from litejobs_outbox")
 
 
 def test_marked_row_is_tried_again_when_its_error_is_taken_away(
