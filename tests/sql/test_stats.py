@@ -10,9 +10,9 @@ import pytest
 
 from litejobs._storage import statements
 from tests.sql.fixture import HOUR, MINUTE, SECOND, START_MS, STATES, Sql, is_code
-from tests.sql.test_plans import aliases_of_big_tables, client, plan
+from tests.sql.test_plans import aliases_of_big_tables, client, kind, plan
 
-__all__ = ["client"]  # a fixture
+__all__ = ["client", "kind"]  # fixtures
 
 ALL: dict[str, Any] = {"queue": None, "task": None}
 
