@@ -11,6 +11,7 @@ import pytest
 
 from tests.mutations import sources
 from tests.mutations.__main__ import listed, missing
+from tests.sql.test_whole import is_whole
 
 ROOT = Path(__file__).parents[2]
 FIND = "python -m tests.mutations find"
@@ -39,6 +40,16 @@ def test_each_test_of_the_list_is_still_there() -> None:
         if not re.search(rf"\b{each.function}\b", texts[each.file])
     }
     assert not gone, f"tests of the list are gone; run: {FIND} {' '.join(sorted(gone))}"
+
+
+def test_each_case_of_the_list_is_still_there(request: pytest.FixtureRequest) -> None:
+    """Also where it has another name than before: by all that was collected."""
+    collected = {each.nodeid for each in request.session.items}
+    files = {each.partition("::")[0] for each in collected}
+    if not (is_whole(request.session) and files >= {each.file for each in listed()}):
+        pytest.skip("only a part of the tests was collected")
+    gone = {each.mistake.name for each in listed() if each.test not in collected}
+    assert not gone, f"cases of the list are gone; run: {FIND} {' '.join(sorted(gone))}"
 
 
 @pytest.mark.torture
