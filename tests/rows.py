@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tests.sql.fixture import Sql
@@ -51,6 +51,16 @@ def for_each(names: str, rows: Iterable[Any]) -> Callable[..., Any]:
         return all_rows
 
     return tested
+
+
+def in_turn(hows: Sequence[str], whats: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair each with the first of these ways, and with another; those take turns."""
+    first, *others = hows
+    return [
+        (how, what)
+        for number, what in enumerate(whats)
+        for how in (first, others[number % len(others)])
+    ]
 
 
 def _row(names: list[str], row: Any) -> dict[str, Any]:

@@ -514,6 +514,18 @@ def is_code(code: Any) -> dict[str, Any]:
     return condition(at("outcome.code"), "eq", literal(code))
 
 
+def machine_steps(db: Sql, statement: str, parameters: Any = ()) -> int:
+    """How many steps SQLite's machine takes for it."""
+    counted: list[int] = []
+    db.connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    db.execute(statement, parameters)
+    db.connection.trace_v2(0, None)
+    return counted[-1]
+
+
 def steps_of(db: Sql, action: Callable[[], object]) -> int:
     """How many hundreds of SQLite's own steps that takes."""
     count = itertools.count()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.rows import for_each
+from tests.rows import for_each, in_turn
 from tests.sql.fixture import (
     CLIENTS,
     ERRORS,
@@ -79,16 +79,6 @@ UPDATES = (
     "update or fail",
     "update or rollback",
 )
-
-
-def in_turn(hows: Sequence[str], whats: Sequence[str]) -> list[tuple[str, str]]:
-    """Each in the first of these ways, and in one of the others, which take turns."""
-    first, *others = hows
-    return [
-        (how, what)
-        for number, what in enumerate(whats)
-        for how in (first, others[number % len(others)])
-    ]
 
 
 def sentence_for(old: str, new: str) -> str:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 
-import apsw
 import pytest
 
 from tests.rows import for_each
-from tests.sql.fixture import HOUR, MINUTE, SECOND, Sql, is_code, lent
+from tests.sql.fixture import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    Sql,
+    is_code,
+    lent,
+    machine_steps,
+)
 
 NEVER = "immutable_log: what happened is never changed"
 WITH_JOB = "immutable_log: lines of the log go only with their job"
@@ -302,18 +309,6 @@ def test_what_was_kept_stays_as_it_is_until_its_job_goes(db: Sql) -> None:
     assert db.execute(f"select * from {table}") == []
 
 
-def steps(db: Sql, sql: str, *parameters: object) -> int:
-    """How many steps SQLite's machine takes for it."""
-    counted: list[int] = []
-    db.connection.trace_v2(
-        apsw.SQLITE_TRACE_PROFILE,
-        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
-    )
-    db.execute(sql, parameters)
-    db.connection.trace_v2(0, None)
-    return counted[-1]
-
-
 @pytest.fixture
 def few_and_many() -> list[Sql]:
     """In one database 20 jobs have failed, in another 400."""
@@ -349,7 +344,7 @@ def few_and_many() -> list[Sql]:
 def test_a_part_of_the_past_costs_no_more_where_there_is_much(
     few_and_many: list[Sql], sql: str, most: int
 ) -> None:
-    few, many = (steps(db, sql, mark(db)) for db in few_and_many)
+    few, many = (machine_steps(db, sql, (mark(db),)) for db in few_and_many)
     assert 0 < few <= most
     assert many <= few + 60
 

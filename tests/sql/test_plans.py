@@ -26,6 +26,7 @@ from tests.sql.fixture import (
     at,
     condition,
     is_code,
+    machine_steps,
     on_apsw,
     on_sqlite3,
     trigger_body,
@@ -498,18 +499,6 @@ def one() -> Iterator[Sql]:
     db = on_apsw(traced=False)
     yield db
     db.connection.close()
-
-
-def machine_steps(db: Sql, statement: str, parameters: Any = ()) -> int:
-    """How many steps SQLite's machine takes for it."""
-    counted: list[int] = []
-    db.connection.trace_v2(
-        apsw.SQLITE_TRACE_PROFILE,
-        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
-    )
-    db.execute(statement, parameters)
-    db.connection.trace_v2(0, None)
-    return counted[-1]
 
 
 def steps(db: Sql, statement: str, history: int) -> int:

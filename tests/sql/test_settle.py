@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.models.backoffs import WAITS
-from tests.rows import for_each
+from tests.rows import for_each, in_turn
 from tests.sql.fixture import (
     CLIENTS,
     DAY,
@@ -531,16 +530,6 @@ UPDATES = (
     "update or abort",
     "update or rollback",
 )
-
-
-def in_turn(hows: Sequence[str], whats: Sequence[str]) -> list[tuple[str, str]]:
-    """Each in the first of these ways, and in one of the others, which take turns."""
-    first, *others = hows
-    return [
-        (how, what)
-        for number, what in enumerate(whats)
-        for how in (first, others[number % len(others)])
-    ]
 
 
 @for_each("how, column", in_turn(UPDATES, CHANGED))
