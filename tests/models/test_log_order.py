@@ -173,11 +173,12 @@ class Told(Lives):
 ENDED = ("completed", "dead_lettered", "cancelled")
 
 
-def test_the_log_is_one_in_every_random_life() -> None:
+@pytest.mark.parametrize("lives", [3, pytest.param(40, marks=pytest.mark.torture)])
+def test_the_log_is_one_in_every_random_life(lives: int) -> None:
     run_state_machine_as_test(
         Told,
         settings=settings(
-            max_examples=3,
+            max_examples=lives,
             stateful_step_count=30,
             derandomize=True,
             database=None,

@@ -297,11 +297,12 @@ def test_power_cut_leaves_every_acknowledged_transaction(tmp_path: Path) -> None
     assert counts["different"] > 80, counts
 
 
+@pytest.mark.parametrize("every", [24, pytest.param(4, marks=pytest.mark.torture)])
 def test_power_cut_may_lose_the_last_transactions_of_the_fast_mode_but_no_half(
-    tmp_path: Path,
+    tmp_path: Path, every: int
 ) -> None:
     recording = Recording(tmp_path, "normal")
-    _, broken = cut_power(recording, tmp_path, every=24, seed=2, durable=False)
+    _, broken = cut_power(recording, tmp_path, every=every, seed=2, durable=False)
     assert broken == []
     _, lost = cut_power(recording, tmp_path, every=40, seed=2)
     assert lost != []
