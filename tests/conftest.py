@@ -9,6 +9,7 @@ import gc
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if has_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has begun this in the background; programs of tests would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cache = getattr(config, "cache", None)
     if sys.dont_write_bytecode and cache is not None:
         sys.dont_write_bytecode = False
