@@ -69,7 +69,6 @@ _DOES_NOT_STOP = (
     "the runner does not stop: its last transaction is not done %.0f s after it was "
     "asked to; the next start recovers what is unsettled"
 )
-LOOP_PATIENCE = 0.5  # seconds for the loop to say that nothing is to be done
 
 
 class Runner:
@@ -543,7 +542,7 @@ class Runner:
 
     def _wait_idle(self, timeout: float) -> bool:
         until = RealTime.monotonic() + timeout
-        patience = RealTime.monotonic() + LOOP_PATIENCE
+        patience = RealTime.monotonic() + TIMES.answer_patience
         question = 0
         may_go_on = None
         while not self.has_stopped():
@@ -892,15 +891,18 @@ class Runner:
             self._loop.after = given_out
             self._tidings.put_back(tidings)
             raise
-        ended = [self._running.pop(attempt, None) for attempt, _ in settled]
+        ended = [self._running.get(attempt) for attempt, _ in settled]
+        # Before nothing runs any more: whoever waits for that finds it in the log.
+        self._loop.say_decisions(
+            current.take_raised(each.context for each in ended if each is not None)
+        )
+        for attempt, _ in settled:
+            self._running.pop(attempt, None)
         del self._unsettled[: len(settled)]
         self._prefetch.settled(len(settled))
         self._polling.stir_after_turn()
         if agenda.tick:
             self._signals.look_again()
-        self._loop.say_decisions(
-            current.take_raised(each.context for each in ended if each is not None)
-        )
 
     def _wait_or_retain(self, agenda: Agenda) -> None:
         """There is time: for what was kept long enough, or until something happens."""

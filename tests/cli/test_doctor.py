@@ -638,13 +638,13 @@ def test_views_that_lie_are_survived(
         for view in (lies, endless):
             db.execute("drop view litejobs_doctor")
             db.execute(view)
-            found = Examined(
-                CliRunner().invoke(
-                    main,
-                    ["--timeout", "0.2", "--db", str(path), "doctor", "--json"],
-                )
-            )
-            assert found.code == 3
+            # On a busy machine the looks before it take their time, too.
+            for patience in ("0.2", "1", "5", "25"):
+                asked = ["--timeout", patience, "--db", str(path), "doctor", "--json"]
+                found = Examined(CliRunner().invoke(main, asked))
+                assert found.code == 3
+                if view is lies or "rows" in found.of("note"):
+                    break
     assert found.of("note")["rows"] == "the look at rows took too long and was given up"
 
 

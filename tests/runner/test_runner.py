@@ -22,7 +22,7 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import LiteJobs, Retry
+from litejobs import LiteJobs, Retry, current
 from litejobs._process.clock import RealTime
 from litejobs._runner.attempt import Running
 from litejobs._runner.idle import IdleWait
@@ -238,7 +238,37 @@ def test_wait_idle_looks_where_the_loop_has_no_time_to(
         assert runner.wait_idle(LONG) is True
 
 
-def test_small_program_runs_its_jobs_with_one_connection(tmp_path: Path) -> None:
+def test_what_has_become_of_a_job_is_in_the_log_before_nothing_runs(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever waits for that may look at the log, or write the next line of it."""
+    asked: list[bool] = []
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    def work() -> None:
+        if current().attempt == 1:
+            raise LookupError
+
+    class Asks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "completed in attempt 2" in record.getMessage():
+                asked.append(runner.wait_idle(0))
+
+    handler = Asks()
+    with jobs.running(threads=1) as runner, caplog.at_level("INFO", "litejobs"):
+        logging.getLogger("litejobs").addHandler(handler)
+        try:
+            work.enqueue()
+            assert runner.wait_idle(LONG)
+        finally:
+            logging.getLogger("litejobs").removeHandler(handler)
+    assert asked == [False]
+
+
+def test_small_program_runs_its_jobs_with_one_connection(
+    tmp_path: Path, times: Times
+) -> None:
+    times(answer_patience=LONG)
     with LiteJobs(tmp_path / "jobs.db") as jobs:
 
         @jobs.task
