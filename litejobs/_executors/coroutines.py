@@ -91,7 +91,7 @@ class Coroutines(TaskExecutor):
             threading.Thread(
                 target=context.run, args=(work.run_here,), name=THREAD, daemon=True
             ).start()
-            return Handle()
+            return _OwnThread(work)
         invocation = execution.invocation(work.assignment, work.context)
         if isinstance(invocation, str):
             work.ended_here(invocation)
@@ -191,6 +191,18 @@ class _Line:
         finally:
             if self._waiting:
                 self._ask()
+
+
+class _OwnThread(Handle):
+    """An attempt in a thread of its own: of that, what it awaits can be ended."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def end(self, kind: type[TaskInterrupt]) -> bool:
+        """Cancel what it awaits, now or next."""
+        self._work.context.interrupt_soon(kind)
+        return True
 
 
 class _Coroutine(Handle):

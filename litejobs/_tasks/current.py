@@ -127,6 +127,7 @@ class Current:
         self._is_cancelled = False
         self._cancelled: threading.Event | None = None
         self._coroutine: concurrent.futures.Future[Any] | None = None
+        self._overdue: list[type[TaskInterrupt]] = []  # until it can be reached
         self._interrupted_by: type[TaskInterrupt] | None = None
         self._born = forks[0]
 
@@ -209,6 +210,7 @@ class Current:
             # A coroutine that was made and is not run would be missed by Python.
             with shielded():
                 self._coroutine = coroutine = begin()
+                self._cancel_overdue()
             # Not `result()`, which would add frames of its own to the traceback.
             error = coroutine.exception()
             if error is None:
@@ -236,6 +238,7 @@ class Current:
     def reach_by(self, coroutine: concurrent.futures.Future[Any] | None) -> None:
         """Cancel this from now on to interrupt the task, which waits for it."""
         self._coroutine = coroutine
+        self._cancel_overdue()
 
     def interrupt(self, kind: type[TaskInterrupt]) -> bool:
         """Cancel the coroutine that runs for this attempt; False if there is none."""
@@ -245,6 +248,22 @@ class Current:
         self._interrupted_by = kind
         coroutine.cancel()
         return True
+
+    def interrupt_soon(self, kind: type[TaskInterrupt]) -> None:
+        """Cancel the coroutine that runs for this attempt, or else the next one.
+
+        For a task that nothing else reaches: it may be just between two of them.
+        """
+        self._interrupted_by = kind
+        self._overdue.append(kind)
+        self._cancel_overdue()
+
+    def _cancel_overdue(self) -> None:
+        # The thread of the task and the runner's may both come here: one of them takes.
+        if (coroutine := self._coroutine) is not None and self._overdue:
+            with contextlib.suppress(IndexError):
+                self._overdue.pop()
+                coroutine.cancel()
 
     def wait(self, seconds: float) -> bool:
         """Sleep up to *seconds* of real time; True as soon as the task is to end."""

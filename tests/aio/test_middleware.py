@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from litejobs import Current, LiteJobs
+from litejobs._runner.execution import Execution
+from litejobs._runner.placed import Placed
 from litejobs.errors import JobCancelled, JobDeadLettered
 from tests.waiting import LONG, Times, eventually
 
@@ -187,4 +189,54 @@ def test_a_cancelled_job_cancels_what_is_around_it(
         eventually(lambda: said)
     heard = "TaskCancelled" if where == "within" else "CancelledError"
     assert said == [f"around {heard}"]
+    assert job.attempts[-1].status == "cancelled"
+
+
+def test_a_cancel_just_before_a_coroutine_can_be_reached_is_not_lost(
+    jobs: LiteJobs, times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that waits for it has begun it, and does not wait yet."""
+    times(cancel_patience=0)
+    said: list[str] = []
+    begun, ended = threading.Event(), threading.Event()
+    waits, ends = Execution._next, Placed.end
+
+    def wait_late(*given: Any) -> Any:
+        assert ended.wait(LONG)
+        return waits(*given)
+
+    def end(*given: Any) -> bool:
+        try:
+            return ends(*given)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Execution, "_next", wait_late)
+    monkeypatch.setattr(Placed, "end", end)
+
+    @jobs.middleware
+    async def around(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            said.append("around")
+
+    @jobs.middleware
+    def plain(current: Current, call: Callable[[], Any]) -> Any:
+        return call()
+
+    @jobs.task
+    async def wait() -> None:
+        """Nothing comes to it."""
+
+    with jobs.running() as runner:
+        job = wait.enqueue()
+        assert begun.wait(LONG)
+        job.cancel()
+        with pytest.raises(JobCancelled):
+            job.result(LONG)
+        eventually(lambda: said == ["around"])
+        assert runner.wait_idle(LONG)
+        assert runner.health["stuck"] == []
     assert job.attempts[-1].status == "cancelled"
