@@ -518,24 +518,31 @@ NO_OTHERS = [
 ]
 
 
+def test_installed_plugin_is_loaded_by_itself(installed):
+    installed.makepyfile(HELD_STORY)
+    run = installed.runpytest_subprocess("-W", "error", *NO_OTHERS)
+    run.assert_outcomes(passed=1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "story"),
     [
-        ((), HELD_STORY),
         (("-p", "litejobs"), HELD_STORY),
         (LOAD, HELD_STORY),
         (("-p", "no:litejobs"), REAL_STORY),
     ],
-    ids=["by itself", "by its name", "also by its module", "left out"],
+    ids=["by its name", "also by its module", "left out"],
 )
-def test_installed_plugin_is_loaded(installed, arguments, story):
+def test_installed_plugin_may_be_named(not_held, installed, arguments, story):
+    installed.syspathinsert()
     installed.makepyfile(story)
-    run = installed.runpytest_subprocess("-W", "error", *NO_OTHERS, *arguments)
+    run = installed.runpytest_inprocess("-W", "error", *NO_OTHERS, *arguments)
     run.assert_outcomes(passed=1)
 
 
-def test_installed_plugin_may_be_named_in_a_conftest_too(installed):
+def test_installed_plugin_may_be_named_in_a_conftest_too(not_held, installed):
+    installed.syspathinsert()
     installed.makeconftest(f"pytest_plugins = ['{plugin.__name__}']")
     installed.makepyfile(HELD_STORY)
-    run = installed.runpytest_subprocess("-W", "error", *NO_OTHERS)
+    run = installed.runpytest_inprocess("-W", "error", *NO_OTHERS)
     run.assert_outcomes(passed=1)
