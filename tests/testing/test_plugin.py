@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from litejobs.testing import plugin
 from tests.libraries import needs
 from tests.test_import import modules_after
 from tests.testing.conftest import Suite
@@ -102,7 +103,7 @@ def passes(run: pytest.RunResult, **numbers: int) -> None:
     ("workers", "mode", "many"),
     [
         pytest.param([], "memory", 4, id="1-memory"),
-        pytest.param(TWO, "file", 4, id="2-file"),
+        pytest.param(TWO, "file", 2, id="2-file"),
         *(
             pytest.param(
                 workers,
@@ -206,8 +207,24 @@ def test_fixtures_of_a_wider_scope_have_no_file_of_the_application_either(
 
 
 def test_one_test_may_ask_by_a_marker_or_by_the_fixture(suite: Suite) -> None:
+    """A marker that says nothing is refused."""
     run = suite(
         app=APP,
+        test_nothing="""
+            import pytest
+
+            @pytest.mark.litejobs_isolation()
+            def test_none(): pass
+
+            @pytest.mark.litejobs_isolation('disk')
+            def test_other(): pass
+
+            @pytest.mark.litejobs_isolation('memory', 'file')
+            def test_two(): pass
+
+            @pytest.mark.litejobs_isolation(mode='memory')
+            def test_by_name(): pass
+        """,
         test_app="""
             import pytest
             from app import jobs, write
@@ -234,27 +251,11 @@ def test_one_test_may_ask_by_a_marker_or_by_the_fixture(suite: Suite) -> None:
                 test_two = test_one
         """,
     )
-    passes(run, passed=5)
-
-
-def test_one_test_may_be_left_out_by_a_marker(suite: Suite) -> None:
-    run = suite(
-        ini=MEMORY,
-        app=APP,
-        test_app="""
-            import pytest
-            from app import jobs, write
-
-            pytestmark = pytest.mark.litejobs_isolation("off")
-
-            def test_one():
-                write.enqueue("Ada")
-
-            def test_other():
-                assert jobs.counts() == {"pending": 1}
-        """,
-    )
-    passes(run, passed=2)
+    run.assert_outcomes(passed=5, errors=4)
+    assert run.ret == pytest.ExitCode.TESTS_FAILED
+    for name in ("none", "other", "two", "by_name"):
+        sentence = f".*litejobs_isolation of .*::test_{name} has no mode; write"
+        run.stdout.re_match_lines([sentence])
 
 
 @pytest.mark.parametrize(
@@ -267,41 +268,34 @@ def test_one_test_may_be_left_out_by_a_marker(suite: Suite) -> None:
         ("litejobs_clock = frozen", "litejobs_clock is 'frozen'; write 'held'"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(suite: Suite, ini: str, said: str) -> None:
-    run = suite(ini=ini, test_app="def test(): pass")
+def test_an_option_that_cannot_be_is_refused(
+    pytester: pytest.Pytester, ini: str, said: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{ini}")
+    pytester.makepyfile("def test(): pass")
+    run = pytester.runpytest_inprocess("-p", plugin.__name__)
     assert run.ret == pytest.ExitCode.USAGE_ERROR
     run.stderr.re_match_lines([f".*{re.escape(said)}"])
 
 
-def test_a_marker_that_says_nothing_is_refused(suite: Suite) -> None:
-    run = suite(
-        test_app="""
-            import pytest
-
-            @pytest.mark.litejobs_isolation()
-            def test_none(): pass
-
-            @pytest.mark.litejobs_isolation('disk')
-            def test_other(): pass
-
-            @pytest.mark.litejobs_isolation('memory', 'file')
-            def test_two(): pass
-
-            @pytest.mark.litejobs_isolation(mode='memory')
-            def test_by_name(): pass
-        """
-    )
-    assert run.ret != 0
-    for name in ("none", "other", "two", "by_name"):
-        sentence = f".*litejobs_isolation of .*::test_{name} has no mode; write"
-        run.stdout.re_match_lines([sentence])
-
-
 def test_the_clock_of_a_test_is_set_and_moved(suite: Suite) -> None:
+    """And a test may be left out of the isolation by a marker."""
     run = suite(
         ini=MEMORY,
         app=APP,
-        test_app="""
+        test_left_out="""
+            import pytest
+            from app import jobs, write
+
+            pytestmark = pytest.mark.litejobs_isolation("off")
+
+            def test_one():
+                write.enqueue("Ada")
+
+            def test_other():
+                assert jobs.counts() == {"pending": 1}
+        """,
+        test_clock="""
             import asyncio
             import datetime as dt
 
@@ -354,7 +348,7 @@ def test_the_clock_of_a_test_is_set_and_moved(suite: Suite) -> None:
                 asyncio.run(other_coroutine())
         """,
     )
-    passes(run, passed=7)
+    passes(run, passed=2 + 7)
 
 
 @needs("anyio")
