@@ -111,27 +111,30 @@ def assert_all_ended(done: Done, shown: str) -> None:
         assert bool(text) == bool(said), how
 
 
-@pytest.mark.parametrize("task", ["fork", "fork_async"])
+@pytest.mark.parametrize(
+    ("path", "task"), [("jobs.db", "fork"), (":memory:", "fork_async")]
+)
 def test_child_ends_as_a_program_does_that_ends_there(
-    tmp_path: Path, task: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, task: str
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     program = f"""
     running = jobs.start(threads=2)
 
     def show(how):
         print({task}.enqueue(how).result(timeout=90))
     """
-    done = run(tmp_path / "jobs.db", program + EACH_WAY)
+    done = run(path, program + EACH_WAY)
     assert_all_ended(done, "{}")
 
 
-def test_child_of_a_drained_task_does_not_drain(tmp_path: Path) -> None:
+def test_child_of_a_drained_task_does_not_drain() -> None:
     program = """
     def show(how):
         job = fork.enqueue(how)
         print(jobs.drain(), job.result())
     """
-    done = run(tmp_path / "jobs.db", program + EACH_WAY)
+    done = run(":memory:", program + EACH_WAY)
     assert_all_ended(done, "1 {}")
 
 
@@ -217,10 +220,13 @@ def test_what_its_parent_wraps_around_the_task_is_not_the_childs() -> None:
     assert done.stdout == "after the task True\n5\natexit True\n"
 
 
-def test_child_of_other_code_that_is_called_ends_too(tmp_path: Path) -> None:
+def test_child_of_other_code_that_is_called_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever a thread of ours calls what the application has given."""
+    monkeypatch.chdir(tmp_path)
     done = run(
-        tmp_path / "jobs.db",
+        ":memory:",
         """
         import sqlite3
         place = ""
@@ -249,11 +255,11 @@ def test_child_of_other_code_that_is_called_ends_too(tmp_path: Path) -> None:
 
         def connect():
             here("outbox")
-            return sqlite3.connect(sys.argv[1] + ".app")
+            return sqlite3.connect("app.db")
 
         jobs.on("dead_lettered", lambda event: here("callback"))
         outbox = jobs.outbox(connect, table="outbox")
-        with sqlite3.connect(sys.argv[1] + ".app") as app:
+        with sqlite3.connect("app.db") as app:
             app.execute(outbox.create_table_sql("sqlite"))
         for place in ["middleware", "extractor", "callback", "outbox"]:
             forked.clear()
@@ -266,9 +272,9 @@ def test_child_of_other_code_that_is_called_ends_too(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [*places, "atexit True"]
 
 
-def test_processes_of_multiprocessing_end_as_they_always_do(tmp_path: Path) -> None:
+def test_processes_of_multiprocessing_end_as_they_always_do() -> None:
     done = run(
-        tmp_path / "jobs.db",
+        ":memory:",
         """
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
@@ -513,17 +519,20 @@ def test_threads_that_fork_at_the_same_moment_leave_the_file_to_all(
     assert done.stdout == "[7, 7, 7, 7]\n7\n" * times + f"{times}\natexit True\n"
 
 
-def test_child_may_run_jobs_of_its_own(tmp_path: Path) -> None:
-    """In another file; they are not cut off where the child ends."""
+def test_child_may_run_jobs_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a file; they are not cut off where the child ends."""
+    monkeypatch.chdir(tmp_path)
     done = run(
-        tmp_path / "jobs.db",
+        ":memory:",
         """
         @jobs.task
         def starts_its_own():
             child = os.fork()
             if child:
                 return ended(child)
-            own = LiteJobs(sys.argv[1] + ".own")
+            own = LiteJobs("own.db")
             running = threading.Event()
 
             @own.task
@@ -538,7 +547,7 @@ def test_child_may_run_jobs_of_its_own(tmp_path: Path) -> None:
             sys.exit(2)
 
         print(run(starts_its_own))
-        print(LiteJobs(sys.argv[1] + ".own").get(1).state)
+        print(LiteJobs("own.db").get(1).state)
         """,
     )
     assert done.stdout == "ends in time True\n2\ncompleted\natexit True\n"
