@@ -24,7 +24,9 @@ from litejobs import LiteJobs, Retry, every
 from litejobs._storage import statements
 from litejobs.cli import main
 from litejobs.errors import FileRefused, NewerSchema, TamperedSchema
+from tests.rows import for_each
 from tests.schemas import books, tomorrow
+from tests.waiting import LONG
 
 ROOT = Path(litejobs.__file__).parents[1]
 
@@ -53,17 +55,6 @@ def opened(path: Path) -> Any:
         yield connection
     finally:
         connection.close()
-
-
-@pytest.fixture(scope="session")
-def next_package(next_sql: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with litejobs as it will be, for programs that import it."""
-    folder = tmp_path_factory.mktemp("package")
-    hidden = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "litejobs", folder / "litejobs", ignore=hidden)
-    shutil.rmtree(folder / "litejobs" / "sql", ignore_errors=True)
-    shutil.copytree(next_sql, folder / "litejobs" / "sql")
-    return folder
 
 
 @pytest.fixture
@@ -108,6 +99,17 @@ def made_old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def old(made_old: Path, tmp_path: Path) -> Path:
     """A file of the version before."""
     return Path(shutil.copy(made_old, tmp_path))
+
+
+@pytest.fixture(scope="session")
+def upgraded(
+    made_old: Path, next_sql: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """What the newer code has made of that file; to be read."""
+    path = Path(shutil.copy(made_old, tmp_path_factory.mktemp("upgraded")))
+    with tomorrow.instead(next_sql):
+        LiteJobs(path).open().close()
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -167,12 +169,20 @@ def refused_untouched(path: Path, kind: type[Exception], sentence: str) -> None:
 
 
 def python(
-    program: str, *arguments: object, root: Path = ROOT
+    program: str, *arguments: object, sql: Path | None = None
 ) -> subprocess.Popen[str]:
+    """A program, whose `sql/` is that folder if one is given."""
+    if sql is not None:
+        program = f"""
+from litejobs._storage import statements
+for each in vars(statements).values():
+    if hasattr(each, "cache_clear"):
+        each.cache_clear()
+statements._folder = lambda: {str(sql)!r}
+{program}"""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -414,11 +424,8 @@ def test_old_file_becomes_exactly_what_a_new_one_is(old: Path, tmp_path: Path) -
     assert old.read_bytes() == before
 
 
-@pytest.mark.usefixtures("newer")
-def test_upgrade_keeps_every_row(old: Path) -> None:
-    before = contents(old)
-    LiteJobs(old).open().close()
-    after = contents(old)
+def test_upgrade_keeps_every_row(old: Path, upgraded: Path) -> None:
+    before, after = contents(old), contents(upgraded)
     before["litejobs_meta"][0]["schema_version"] = tomorrow.VERSION
     for row in before["litejobs_job"]:
         if (row["task"], row["state"]) == ("send", "pending"):
@@ -454,28 +461,28 @@ def test_upgrade_leaves_what_is_the_applications(old: Path) -> None:
             assert db.execute("select count(*) from heard").get > 0
 
 
-@pytest.mark.usefixtures("newer")
-def test_nobody_hears_of_what_a_migration_does(old: Path) -> None:
+def test_nobody_hears_of_what_a_migration_does(old: Path, upgraded: Path) -> None:
     """Neither our triggers nor the application's: nothing happens to the job."""
-    before = contents(old)
-    LiteJobs(old).open().close()
-    after = contents(old)
+    before, after = contents(old), contents(upgraded)
     assert {row["priority"] for row in after["litejobs_job"]} == {0, 7}
     for table in ("heard", "litejobs_line", "litejobs_lane"):
         assert after[table] == before[table]
 
 
-@pytest.mark.usefixtures("newer")
-def test_old_views_and_triggers_are_gone_and_new_ones_are_there(old: Path) -> None:
+def test_old_views_and_triggers_are_gone_and_new_ones_are_there(
+    old: Path, upgraded: Path
+) -> None:
     before = {name for _, name, _ in schema_of(old)}
-    LiteJobs(old).open().close()
-    after = {name for _, name, _ in schema_of(old)}
+    after = {name for _, name, _ in schema_of(upgraded)}
     assert before - after == {tomorrow.OLD_VIEW, tomorrow.OLD_TRIGGER}
     assert after - before == {
         *(tomorrow.NEW_VIEW, tomorrow.NEW_TRIGGER),
         *("litejobs_day", "litejobs_day_of_name"),
     }
-    with opened(old) as db, pytest.raises(apsw.ConstraintError, match="one of sch"):
+    with (
+        opened(upgraded) as db,
+        pytest.raises(apsw.ConstraintError, match="one of sch"),
+    ):
         db.execute("update litejobs_job set state = 'strange'")
 
 
@@ -518,8 +525,8 @@ def test_failing_migration_leaves_the_old_file(old: Path) -> None:
 
 
 @pytest.mark.usefixtures("newer")
-@pytest.mark.parametrize(
-    ("stray", "named"),
+@for_each(
+    "stray, named",
     [
         ("create table litejobs_stray (x integer) strict", "litejobs_stray"),
         ("alter table litejobs_runner add column stray text", "litejobs_runner"),
@@ -574,16 +581,16 @@ LiteJobs(sys.argv[1]).open()
 
 
 def test_process_that_dies_in_the_upgrade_leaves_the_old_file(
-    old: Path, next_package: Path
+    old: Path, next_sql: Path
 ) -> None:
     before = schema_of(old), contents(old)
     for step in (0, 4):
-        with python(DIE, old, step, root=next_package) as process:
-            _, errors = process.communicate()
+        with python(DIE, old, step, sql=next_sql) as process:
+            _, errors = process.communicate(timeout=LONG)
         assert (process.returncode, errors) == (9, "")
         assert (schema_of(old), contents(old)) == before
-    with python(OPEN, old, root=next_package) as process:
-        assert process.communicate("go\n") == ("ready\n", "")
+    with tomorrow.instead(next_sql):
+        LiteJobs(old).open().close()
     assert "litejobs_day" in contents(old)
 
 
@@ -835,11 +842,11 @@ with LiteJobs(sys.argv[1]) as jobs:
 """
 
 
-def open_at_once(path: Path, count: int, root: Path = ROOT) -> list[str]:
+def open_at_once(path: Path, count: int, sql: Path | None = None) -> list[str]:
     """What each of *count* processes complained of."""
     with contextlib.ExitStack() as stack:
         processes = [
-            stack.enter_context(python(OPEN, path, root=root)) for _ in range(count)
+            stack.enter_context(python(OPEN, path, sql=sql)) for _ in range(count)
         ]
         for process in processes:
             assert process.stdout is not None
@@ -848,7 +855,7 @@ def open_at_once(path: Path, count: int, root: Path = ROOT) -> list[str]:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        return [process.communicate()[1] for process in processes]
+        return [process.communicate(timeout=LONG)[1] for process in processes]
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.torture)])
@@ -861,20 +868,20 @@ def test_many_processes_make_one_new_file(tmp_path: Path, count: int) -> None:
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.torture)])
 def test_several_processes_upgrade_one_old_file(
-    old: Path, next_sql: Path, next_package: Path, count: int
+    old: Path, next_sql: Path, count: int
 ) -> None:
     before = len(contents(old)["litejobs_job"])
-    assert open_at_once(old, count, next_package) == [""] * count
+    assert open_at_once(old, count, next_sql) == [""] * count
     with tomorrow.instead(next_sql), LiteJobs(old) as jobs:
         assert len(jobs.list()) == before + count
 
 
 def test_process_of_the_version_before_is_told_when_its_file_is_upgraded(
-    today: Path, next_package: Path
+    today: Path, next_sql: Path
 ) -> None:
     with LiteJobs(today) as jobs:
         jobs.enqueue("send")
-        assert open_at_once(today, 1, next_package) == [""]
+        assert open_at_once(today, 1, next_sql) == [""]
         with pytest.raises(NewerSchema, match=f"schema version {tomorrow.VERSION}"):
             jobs.enqueue("send")
         assert len(jobs.list()) == 3
