@@ -370,15 +370,22 @@ REACHING = [
 ]
 
 
+@pytest.mark.parametrize(
+    "reaching",
+    [
+        pytest.param(REACHING[::4], id="some"),
+        pytest.param(REACHING, id="all", marks=pytest.mark.torture),
+    ],
+)
 def test_upgrade_reaches_nothing_that_is_not_ours(
-    path: Path, victim: Path, next_sql: Path
+    path: Path, victim: Path, next_sql: Path, reaching: list[str]
 ) -> None:
     """Each is refused and changes nothing, so the next one meets the same file."""
     new = path.parent.parent / "new.db"
     before = files_of(path.parent.parent)
     with tomorrow.instead(next_sql), pytest.MonkeyPatch.context() as patch:
         real = statements.migrations(0)
-        for statement in REACHING:
+        for statement in reaching:
             script = statement.format(victim=victim, new=new)
             found = [*real, (tomorrow.VERSION, script)]
             patch.setattr(statements, "migrations", lambda after, found=found: found)
@@ -388,6 +395,23 @@ def test_upgrade_reaches_nothing_that_is_not_ours(
             sentence = "cannot be upgraded .*(not authorized|from within a transaction)"
             assert re.search(sentence, str(refused.value)), statement
             assert files_of(path.parent.parent) == before, statement
+
+
+def test_connection_that_is_confined_reaches_nothing_that_is_not_ours(
+    path: Path, victim: Path
+) -> None:
+    """What may be said within an upgrade is refused to the connection."""
+    new = path.parent.parent / "new.db"
+    before = files_of(path.parent.parent)
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        with confinement.confined(db), db:
+            for statement in REACHING:
+                with pytest.raises(
+                    (apsw.AuthError, apsw.SQLError),
+                    match=r"not authorized|from within a transaction",
+                ):
+                    db.execute(statement.format(victim=victim, new=new))
+    assert files_of(path.parent.parent) == before
 
 
 def test_upgrade_may_delete_what_the_application_has_tied_to_it(
@@ -489,7 +513,7 @@ def test_version_is_read_from_a_table_alone(tmp_path: Path, meta: str) -> None:
 
 # Where the fields of the header begin; behind the last one it has ended.
 FIELDS = [0, 16, *range(18, 24), *range(24, 76, 4), 92, 96, 100]
-ENDS = {*FIELDS, *(each - 1 for each in FIELDS)}
+LASTS = {each - 1 for each in FIELDS}
 
 
 @pytest.mark.parametrize(
@@ -498,7 +522,8 @@ ENDS = {*FIELDS, *(each - 1 for each in FIELDS)}
         pytest.param(at, values, id=f"{at}-{name}", marks=marks)
         for at in range(100)
         for name, values, marks in [
-            ("extremes", (0, 255), () if at in ENDS else pytest.mark.torture),
+            ("next", (), () if at in LASTS else pytest.mark.torture),
+            ("extremes", (0, 255), () if at in FIELDS else pytest.mark.torture),
             ("many", (*range(0, 256, 5), 127), pytest.mark.torture),
         ]
     ],
