@@ -35,13 +35,13 @@ Make = Callable[..., LiteJobs]
 
 
 @pytest.fixture
-def make(tmp_path: Path, times: Times) -> Iterator[Make]:
+def make(times: Times) -> Iterator[Make]:
     """Make a started object with an executor `cpu` and the tasks of the module."""
     made = []
     times(cancel_patience=0.05, end_patience=0.2)
 
     def started(cpu: Processes) -> LiteJobs:
-        jobs = LiteJobs(tmp_path / "app.db", executors={"cpu": cpu})
+        jobs = LiteJobs(":memory:", executors={"cpu": cpu})
         for name, task in process_tasks.jobs.tasks.items():
             jobs.task(name=name, executor="cpu", max_attempts=1, max_crashes=1)(
                 task.function
