@@ -60,10 +60,10 @@ class AtOnce(ByHand):
 class Farm:
     """An object with an executor `far` that a test drives by hand."""
 
-    def __init__(self, path: Path, slots: int) -> None:
+    def __init__(self, slots: int) -> None:
         self.made: list[ByHand] = []
         self.jobs = LiteJobs(
-            path / "app.db", executors={"far": Futures(self._make, slots=slots)}
+            ":memory:", executors={"far": Futures(self._make, slots=slots)}
         )
         self.job = self.jobs.task(name="where", executor="far", max_crashes=5)(
             tasks.where.function
@@ -80,8 +80,8 @@ class Farm:
 
 
 @pytest.fixture
-def farm(tmp_path: Path) -> Iterator[Farm]:
-    farm = Farm(tmp_path, 2)
+def farm() -> Iterator[Farm]:
+    farm = Farm(2)
     yield farm
     farm.jobs.stop(grace=0)
     farm.jobs.close()
@@ -235,8 +235,8 @@ def test_tasks_of_a_thread_pool_need_not_be_imported(tmp_path: Path) -> None:
         assert job.result(timeout=60).startswith("io")
 
 
-def test_in_the_calling_thread_an_executor_is_a_name(tmp_path: Path) -> None:
-    farm = Farm(tmp_path, 1)
+def test_in_the_calling_thread_an_executor_is_a_name() -> None:
+    farm = Farm(1)
     with farm.jobs:
         first, second = farm.job.enqueue(1), farm.job.enqueue(2)
         assert farm.jobs.drain() == 2

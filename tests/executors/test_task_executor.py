@@ -26,9 +26,9 @@ from tests.waiting import LONG, Times, eventually
 class App:
     """An application with an executor `far` that the test drives."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path | str = ":memory:", **options: Any) -> None:
         self.hands = Hands(**options)
-        self.jobs = LiteJobs(path / "app.db", executors={"far": self.hands})
+        self.jobs = LiteJobs(path, executors={"far": self.hands})
         self.task = self.jobs.task(name="work", executor="far", max_crashes=5)(work)
         self.near = self.jobs.task(name="near")(lambda: "near")
 
@@ -46,11 +46,11 @@ def work(number: int) -> int:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., App]]:
+def make() -> Iterator[Callable[..., App]]:
     made: list[App] = []
 
     def make(**options: Any) -> App:
-        made.append(App(tmp_path, **options))
+        made.append(App(**options))
         return made[-1]
 
     yield make
@@ -267,11 +267,11 @@ def test_one_that_cannot_begin_keeps_the_runner_from_beginning(make: Any) -> Non
     assert job.result(timeout=LONG) == 1
 
 
-def test_one_runs_the_jobs_of_one_object_at_a_time(make: Any, tmp_path: Path) -> None:
+def test_one_runs_the_jobs_of_one_object_at_a_time(make: Any) -> None:
     """Otherwise what runs for the first would be told to the second."""
     app = make()
     [job] = app.started()
-    other = LiteJobs(tmp_path / "other.db", executors={"too": app.hands})
+    other = LiteJobs(":memory:", executors={"too": app.hands})
     with pytest.raises(ConfigurationError, match="executor 'too' runs the jobs of an"):
         other.start(threads=1)
     app.hands.work().done(1)
@@ -295,6 +295,13 @@ def test_one_that_cannot_be_closed_keeps_nobody_from_it(
     assert app.hands.log == ["start", "close"]
 
 
+def stored(app: App) -> list[Any]:
+    """Slots of its executor, and whether that is away."""
+    with app.jobs.reader() as db:
+        row = "select slots, away_at is not null from litejobs_executor"
+        return db.execute(row).fetchall()
+
+
 def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
     app = make()
     app.hands.away = True
@@ -308,9 +315,7 @@ def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
     assert problem.startswith("executor far is away since ")
     # Also in rows that are written anew.
     app.hands.slots = 2
-    with app.jobs.reader() as db:
-        row = "select slots, away_at is not null from litejobs_executor"
-        eventually(lambda: db.execute(row).fetchall() == [(2, 1)])
+    eventually(lambda: stored(app) == [(2, 1)])
     assert [each.code for each in job.why()] == ["executor_away"]
     app.hands.away = False
     app.hands.changed()
@@ -320,7 +325,7 @@ def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
 
 
 def test_a_factory_that_fails_is_asked_again_and_nothing_is_lost(
-    tmp_path: Path, times: Times
+    times: Times,
 ) -> None:
     times(first_pause=0.01)
     fails, made = [False], []
@@ -331,7 +336,7 @@ def test_a_factory_that_fails_is_asked_again_and_nothing_is_lost(
         made.append(ThreadPoolExecutor(1))
         return made[-1]
 
-    jobs = LiteJobs(tmp_path / "app.db", executors={"io": Futures(make, slots=1)})
+    jobs = LiteJobs(":memory:", executors={"io": Futures(make, slots=1)})
     task = jobs.task(name="work", executor="io")(work)
     with jobs:
         jobs.start(threads=1)
@@ -461,7 +466,7 @@ def test_a_standby_takes_over_with_executors_of_its_own(
     tmp_path: Path, times: Times
 ) -> None:
     times(standby_pause=0.01)
-    first, second = App(tmp_path), App(tmp_path)
+    first, second = App(tmp_path / "app.db"), App(tmp_path / "app.db")
     other = second.jobs
     other.add_executor("gpu", gpu := Hands(2))
     on_gpu = other.task(name="on_gpu", executor="gpu")(work)
@@ -491,7 +496,7 @@ def test_a_standby_that_lacks_an_executor_says_whose_jobs_wait(
     tmp_path: Path, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     times(standby_pause=0.01)
-    first = App(tmp_path)
+    first = App(tmp_path / "app.db")
     second = LiteJobs(tmp_path / "app.db")
     second.task(name="work", executor="far")(work)
     near = second.task(name="near")(lambda: "near")
@@ -509,7 +514,7 @@ def test_a_standby_whose_executor_cannot_begin_tries_again(
     tmp_path: Path, times: Times
 ) -> None:
     times(standby_pause=0.01, first_pause=0.01)
-    first, second = App(tmp_path), App(tmp_path)
+    first, second = App(tmp_path / "app.db"), App(tmp_path / "app.db")
     second.hands.start_raises = RuntimeError("not yet")
     with first.jobs, second.jobs:
         first.jobs.start(threads=1)
@@ -540,8 +545,10 @@ jobs.run_forever()
 """
 
 
-def test_killed_between_claim_and_submit_it_has_crashed_once(make: Any) -> None:
-    app = make()
+def test_killed_between_claim_and_submit_it_has_crashed_once(
+    make: Any, tmp_path: Path
+) -> None:
+    app = make(path=tmp_path / "app.db")
     arguments = [sys.executable, "-c", KILLED, app.jobs.path]
     assert subprocess.run(arguments, check=False, timeout=LONG).returncode == 9
     [job] = app.jobs.list()
@@ -578,9 +585,8 @@ def test_in_the_calling_thread_an_attempt_says_so(make: Any) -> None:
 
 
 def test_drained_are_only_those_whose_executor_is_registered(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    jobs = LiteJobs(tmp_path / "app.db")
     task = jobs.task(executor="cpu")(work)
     with jobs:
         job = task.enqueue(1)
@@ -594,10 +600,10 @@ def test_drained_are_only_those_whose_executor_is_registered(
 
 
 @pytest.fixture
-def stepping(tmp_path: Path) -> Iterator[App]:
+def stepping() -> Iterator[App]:
     """An application in a test that says when time passes."""
     with standing_clock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC)), isolated():
-        yield App(tmp_path, slots=3)
+        yield App(slots=3)
 
 
 def test_on_a_held_clock_one_runs_after_the_other(stepping: App) -> None:
