@@ -413,35 +413,32 @@ def in_utf16(copy: Path) -> None:
         db.execute("create table x (y)")
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "said"),
-    [
-        (tampered, TamperedSchema, "litejobs_job_state_guard"),
-        (with_a_trigger_of_our_name, TamperedSchema, "litejobs_more"),
-        (newer, NewerSchema, "schema version 99"),
-        (of_others, FileRefused, "holds no jobs tables"),
-        (damaged, CorruptDatabase, "is damaged"),
-        (text, CorruptDatabase, "is damaged (file is not a database)"),
-        (in_utf16, FileRefused, "holds no jobs tables"),
-        (Path.unlink, FileRefused, "does not exist"),
-    ],
-)
+NO_COPIES: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
+    (tampered, TamperedSchema, "litejobs_job_state_guard"),
+    (with_a_trigger_of_our_name, TamperedSchema, "litejobs_more"),
+    (newer, NewerSchema, "schema version 99"),
+    (of_others, FileRefused, "holds no jobs tables"),
+    (damaged, CorruptDatabase, "is damaged"),
+    (text, CorruptDatabase, "is damaged (file is not a database)"),
+    (in_utf16, FileRefused, "holds no jobs tables"),
+    (Path.unlink, FileRefused, "does not exist"),
+]
+
+
 def test_a_copy_that_cannot_be_a_jobs_file_changes_nothing(
-    path: Path,
-    copy: Path,
-    cli: Cli,
-    change: Callable[[Path], Any],
-    error: type[Exception],
-    said: str,
+    made: Path, path: Path, copy: Path, cli: Cli
 ) -> None:
-    change(copy)
-    with LiteJobs(path) as jobs, pytest.raises(error, match=re.escape(said)):
-        jobs.restore(copy)
-    shown = cli("--db", path, "restore", copy, "--yes")
-    assert shown.exit_code == 1
-    assert said in shown.stderr
-    assert tasks(path) == ["old", "new"]
-    assert beside(path) == set()
+    with LiteJobs(path) as jobs:
+        for change, error, said in NO_COPIES:
+            shutil.copy(made / copy.name, copy)
+            change(copy)
+            with pytest.raises(error, match=re.escape(said)):
+                jobs.restore(copy)
+            shown = cli("--db", path, "restore", copy, "--yes")
+            assert shown.exit_code == 1, change
+            assert said in shown.stderr, change
+            assert tasks(path) == ["old", "new"], change
+            assert beside(path) == set(), change
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="such a file is there on Linux")
