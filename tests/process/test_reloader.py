@@ -143,6 +143,7 @@ def test_code_that_cannot_be_imported_is_waited_for(reloading: Any) -> None:
 def test_process_that_is_killed_is_started_anew_when_the_code_changes(
     reloading: Any,
 ) -> None:
+    """And one whose parent is killed stops."""
     runner = reloading()
     runner.jobs.enqueue("work")
     os.kill(int(runner.said().split()[1]), signal.SIGKILL)
@@ -151,10 +152,6 @@ def test_process_that_is_killed_is_started_anew_when_the_code_changes(
     )
     runner.write("second")
     runner.logged("runner started")
-
-
-def test_child_stops_when_its_parent_is_killed(reloading: Any) -> None:
-    runner = reloading()
     runner.process.kill()
     runner.process.wait(60)
     runner.logged("SIGTERM: stopping")
