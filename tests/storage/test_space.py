@@ -81,7 +81,7 @@ def test_file_of_an_application_keeps_its_pages_as_they_are(tmp_path: Path) -> N
     connection = apsw.Connection(str(path))
     connection.execute("create table own (value)")
     connection.close()
-    jobs = filled(path)
+    jobs = filled(path, count=200)
     unused = jobs._store.database._writer.pragma("freelist_count")
     assert unused > 200
     assert not jobs._store.database.give_back_pages()
@@ -126,10 +126,12 @@ def test_idle_runner_gives_unused_pages_back(
     jobs.close()
 
 
-def test_pages_wait_while_others_read_or_write(tmp_path: Path, times: Times) -> None:
+def test_pages_wait_while_others_read_or_write(
+    unused_jobs: LiteJobs, times: Times
+) -> None:
     times(busy_timeout=0.0)
-    path = tmp_path / "jobs.db"
-    jobs = filled(path)
+    jobs = unused_jobs
+    path = Path(jobs.path)
     database = jobs._store.database
     pages = database._writer.pragma("page_count")
     other = apsw.Connection(str(path))
