@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from litejobs import LiteJobs
 from litejobs._app import store_of
 from litejobs._runner.loop import Loop
@@ -14,9 +12,9 @@ OK = '{"status":"ok","result":null}'
 
 
 def test_where_something_is_settled_what_waits_is_claimed_without_a_question(
-    tmp_path: Path,
+    jobs: LiteJobs,
 ) -> None:
-    with LiteJobs(tmp_path / "app.db") as jobs:
+    with jobs:
         jobs.task(name="work", executor="far")(lambda: None)
         first, second = jobs.enqueue("work"), jobs.enqueue("work")
         loop = Loop(store_of(jobs).database, 1, executors={"far": 1})
@@ -35,12 +33,10 @@ def test_where_something_is_settled_what_waits_is_claimed_without_a_question(
         loop.end()
 
 
-def test_the_gate_that_an_executor_leaves_open_is_for_who_is_first_in_line(
-    tmp_path: Path,
-) -> None:
+def test_the_gate_that_an_executor_leaves_open_is_for_who_is_first_in_line() -> None:
     """In the turn that settles it, so a job for a thread waits for none behind it."""
     far = Hands()
-    with LiteJobs(tmp_path / "app.db", executors={"far": far}) as jobs:
+    with LiteJobs(":memory:", executors={"far": far}) as jobs:
         jobs.task(name="apart", executor="far", queue="q")(lambda: None)
         jobs.task(name="here", queue="q", priority=9)(lambda: None)
         jobs.queues["q"].set(max_running=1)

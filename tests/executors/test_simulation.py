@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,10 @@ def wait_a_minute() -> None:
     """Run for a while, in a simulation."""
 
 
-def simulated(path: Path, slots: int) -> list[int]:
+def simulated(slots: int) -> list[int]:
     """After how many seconds each of four jobs of a minute would begin."""
     executors = {"far": Futures(lambda: ThreadPoolExecutor(4), slots=slots)}
-    jobs = LiteJobs(path, executors=executors)
+    jobs = LiteJobs(":memory:", executors=executors)
     jobs.task(name="wait", executor="far")(wait_a_minute)
     at: list[dt.datetime] = []
 
@@ -38,7 +37,5 @@ def simulated(path: Path, slots: int) -> list[int]:
 @pytest.mark.parametrize(
     ("slots", "begun"), [(1, [0, 60, 120, 180]), (2, [0, 0, 60, 60]), (9, [0, 0, 0, 0])]
 )
-def test_as_many_run_at_once_as_there_are_slots(
-    tmp_path: Path, slots: int, begun: list[int]
-) -> None:
-    assert simulated(tmp_path / "app.db", slots) == begun
+def test_as_many_run_at_once_as_there_are_slots(slots: int, begun: list[int]) -> None:
+    assert simulated(slots) == begun

@@ -20,10 +20,10 @@ from tests.waiting import LONG, eventually
 
 
 @pytest.fixture
-def taken(tmp_path: Path) -> Iterator[Any]:
+def taken() -> Iterator[Any]:
     """A function that enqueues a task of the module and returns job and work."""
     hands = Hands(4)
-    jobs = LiteJobs(tmp_path / "app.db", executors={"far": hands})
+    jobs = LiteJobs(":memory:", executors={"far": hands})
     for each in (tasks.where, tasks.halfway, tasks.listens):
         jobs.task(name=each.name, executor="far", max_attempts=1)(each.function)
 
