@@ -111,7 +111,13 @@ def with_jobs(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return bytes_of(path)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(16),
+        *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(16, 100)),
+    ],
+)
 def test_file_with_flipped_bytes_opens_or_is_refused_with_a_sentence(
     tmp_path: Path, with_jobs: bytes, seed: int
 ) -> None:
