@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,14 @@ def test_what_a_terminal_would_obey_is_shown_instead(text: str) -> None:
     }
 
 
-def test_every_character_that_is_not_shown_is_escaped() -> None:
-    for first in range(0, sys.maxunicode + 1, 0x1000):
+@pytest.mark.parametrize(
+    "planes",
+    [(0, 1, 14, 16), pytest.param(range(17), marks=pytest.mark.torture)],
+    ids=["some", "all"],
+)
+def test_every_character_that_is_not_shown_is_escaped(planes: Iterable[int]) -> None:
+    blocks = range(0, 0x10000, 0x1000)
+    for first in (0x10000 * plane + at for plane in planes for at in blocks):
         chars = map(chr, range(first, first + 0x1000))
         hidden = "".join(c for c in chars if not c.isprintable() and not c.isspace())
         assert escaped(hidden).isascii(), first
