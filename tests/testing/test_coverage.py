@@ -167,8 +167,9 @@ def test_option_tells_at_the_end(pytester: pytest.Pytester, workers: Any) -> Non
     if workers:
         pytest.importorskip("xdist", reason="workers need pytest-xdist")
     pytester.makepyfile(SUITE)
-    option = "--litejobs-coverage-html=out/page.html"
-    run = pytester.runpytest_inprocess(*LOAD, *workers, option)
+    # Workers are not started from here: this process may be one.
+    begin = pytester.runpytest_subprocess if workers else pytester.runpytest_inprocess
+    run = begin(*LOAD, *workers, "--litejobs-coverage-html=out/page.html")
     run.assert_outcomes(passed=3)
     run.stdout.fnmatch_lines(
         [
