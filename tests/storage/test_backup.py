@@ -517,6 +517,7 @@ def test_backup_does_without_an_error_stream(path: Path, folder: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", f"exec {command_line} 2>&-"],
         env=os.environ | {"PYTHONPATH": str(Path(litejobs.__file__).parents[1])},
+        timeout=60,
         check=False,
         capture_output=True,
         text=True,

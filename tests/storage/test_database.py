@@ -37,7 +37,7 @@ from litejobs.errors import (
     SQLiteTooOld,
     TamperedSchema,
 )
-from tests.waiting import Sizes, Times
+from tests.waiting import LONG, Sizes, Times
 
 
 def bytes_of(path: Path) -> bytes:
@@ -178,6 +178,7 @@ except ReadOnlyDatabase as refused:
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(_database.__file__).parent.parent)},
         check=False,
+        timeout=LONG,
     )
     assert done.stdout.startswith(f"refused: {path}"), done.stderr
 
@@ -271,7 +272,7 @@ def test_lock_held_by_another_process_is_reported(tmp_path: Path, times: Times) 
     with pytest.raises(DatabaseBusy, match="kept the write lock"):
         note.enqueue()
     holder.stdin.close()
-    holder.wait()
+    holder.wait(LONG)
     holder.stdout.close()
     assert note.enqueue().state == "pending"
     jobs.close()
@@ -578,6 +579,7 @@ print(jobs.drain())
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(_database.__file__).parent.parent)},
         check=False,
+        timeout=LONG,
     )
     assert done.stdout.split() == ["3", "2"], done.stderr
 
@@ -638,6 +640,7 @@ print(*[sum(LiteJobs(each).counts().values()) for each in
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(_database.__file__).parent.parent)},
         check=False,
+        timeout=LONG,
     )
     assert done.stdout.split() == ["4", "2", "2", "1"], done.stderr
 

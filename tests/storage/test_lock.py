@@ -298,13 +298,13 @@ def test_forked_child_waits_for_its_parents_lock_and_gets_it(
             code = int(refused and mine.wait(timeout=60))
         finally:
             os._exit(code)
+    os.close(tell)
     assert os.read(ready, 1) == b"x"
     assert lock.confirm()
     lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     assert lock.acquire()
     os.close(ready)
-    os.close(tell)
 
 
 @posix
@@ -326,9 +326,10 @@ def test_lock_of_a_dead_parent_is_free_though_its_child_lives(
         return 1
 
     assert in_child(parent) == 1
+    os.close(tell)
     assert os.read(ready, 1) == b"x"
     assert lock.acquire()
-    for descriptor in (ready, tell, end, keep):
+    for descriptor in (ready, end, keep):
         os.close(descriptor)
 
 

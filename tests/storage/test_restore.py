@@ -627,6 +627,7 @@ def test_without_room_the_file_is_as_it_was_and_it_is_said_what_is_left(
             capture_output=True,
             text=True,
             check=False,
+            timeout=60,
         )
         assert ended.returncode == 1
         [line] = ended.stderr.splitlines()

@@ -498,7 +498,7 @@ def test_process_that_dies_while_it_makes_room_leaves_some_or_says_so(
     path = str(disk / "jobs.db")
     process = context.Process(target=die_at_truncation, args=(path, number))
     process.start()
-    process.join()
+    process.join(LONG)
     assert process.exitcode == -signal.SIGKILL
     assert kept - app.reserve == (0, FIRST)[number - 1]
     called = command_line()
