@@ -817,11 +817,14 @@ for thread in range(16):
 """
 
 
-def test_what_was_acknowledged_to_16_threads_survives_a_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.torture)])
+def test_what_was_acknowledged_to_16_threads_survives_a_kill(
+    tmp_path: Path, kills: int
+) -> None:
     path, ledger = tmp_path / "jobs.db", tmp_path / "ledger"
     ledger.touch()
     chance = random.Random(1)
-    for number in range(3):
+    for number in range(kills):
         size = ledger.stat().st_size
         child = subprocess.Popen(
             [sys.executable, "-c", KILLED, path, ledger, str(number * 1_000_000)],
@@ -835,7 +838,7 @@ def test_what_was_acknowledged_to_16_threads_survives_a_kill(tmp_path: Path) -> 
         )
         assert child.poll() is None
         child.kill()
-        child.wait()
+        child.wait(LONG)
     jobs = LiteJobs(path).open()
     found = arguments(jobs)
     lines = [line.split() for line in ledger.read_text().splitlines()]

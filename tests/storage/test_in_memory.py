@@ -184,7 +184,7 @@ def test_a_used_database_is_equal_to_a_new_one(clock: Any) -> None:
 
 def test_each_of_many_lives_begins_alike(clock: Any) -> None:
     seen = []
-    for _ in range(5):
+    for _ in range(3):
         with LiteJobs(":memory:") as jobs:
             live(jobs)
         clock.move_to("2026-01-01T00:00:00Z")
