@@ -63,7 +63,7 @@ def live(
     ("days", "drains", "at_once"),
     [
         (9, 2, 8),
-        (9, 1, 20),
+        pytest.param(9, 1, 20, marks=pytest.mark.torture),
         pytest.param(60, 4, 75, marks=pytest.mark.torture),
         pytest.param(60, 1, 2000, marks=pytest.mark.torture),
         pytest.param(30, 24, 100, marks=pytest.mark.torture),

@@ -1107,17 +1107,19 @@ def test_poison_job_starts_max_crashes_times_and_then_never_again(
     assert starts == {"poison 0": 2, **{f"work {n}": 1 for n in range(20)}}
 
 
+@pytest.mark.parametrize("poisons", [2, pytest.param(4, marks=pytest.mark.torture)])
 def test_jobs_that_never_began_are_not_counted_out_by_the_poison_before_them(
-    file_jobs: LiteJobs, tmp_path: Path
+    file_jobs: LiteJobs, tmp_path: Path, poisons: int
 ) -> None:
     """They were claimed ahead, and so died with it: once, and not behind each."""
     jobs, ledger = file_jobs, tmp_path / "ledger"
     jobs.enqueue_many(jobs.call("work", [n]) for n in range(100))
-    for n in range(4):
+    for n in range(poisons):
         jobs.enqueue("poison", [n])
         jobs.enqueue_many(jobs.call("work", [100 + 50 * n + m]) for m in range(50))
     assert _run_until_all_is_done(jobs.path, ledger)[-1] == 0
-    assert jobs.counts() == {"completed": 300, "dead_lettered": 4}
+    completed = 100 + 50 * poisons
+    assert jobs.counts() == {"completed": completed, "dead_lettered": poisons}
     assert {job.task for job in jobs.list(state="dead_lettered")} == {"poison"}
     crashes = Counter(seen.crashes for seen in jobs.list(task="work", limit=1000))
     assert crashes.keys() == {0, 1}
