@@ -8,7 +8,9 @@ triggers, and the standard library's sqlite3 on real time, as a foreign client h
 
 Most tests speak through the first alone. Where clients can differ, because foreign keys
 or recursive triggers decide what a statement does, or because it is what other clients
-say, tests are marked `every_client`; with `--every-client` all are run so.
+say, tests are marked `every_client`: those with a `db` speak through the first and one
+of the others, which take turns, and in the long form through all of them. With
+`--every-client` all tests are run through all.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import itertools
 import json
 import re
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -859,6 +862,32 @@ def trigger_body(source: str) -> list[str]:
     return [" ".join(each.split()) for each in statements if each.strip()]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What the whole suite has seen is looked at last."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Two clients take turns; what the whole suite has seen is looked at last.
+
+    What is said here takes long to be prepared, by each client anew.
+    """
+    if not config.getoption("every_client"):
+        for item in items:
+            if not _is_its_turn(item):
+                item.add_marker(pytest.mark.torture)
     items.sort(key=lambda item: item.path.name == "test_whole.py")
+
+
+def _is_its_turn(item: pytest.Item) -> bool:
+    """Whether this client says it in the short form, too.
+
+    The first one does always. Of the others, one begins with each test, and they
+    alternate in the order of its parameters, whichever of these are collected.
+    """
+    first, *others = CLIENTS
+    found = getattr(item, "callspec", None)
+    client = found.params.get("client_of_db", first) if found else first
+    if client == first:
+        return True
+    indices = {**found.indices, "client_of_db": 0}.values()
+    turn = zlib.crc32(item.originalname.encode()) + sum(indices)
+    return client == others[turn % len(others)]
