@@ -108,7 +108,7 @@ def planned(db: Sql, count: int, first: int = 1) -> list[int]:
     return db.column("select delay_ms from litejobs_attempt order by job_id")
 
 
-@pytest.mark.parametrize("first", [1, 2**40])
+@pytest.mark.parametrize("first", [pytest.param(1, marks=pytest.mark.torture), 2**40])
 def test_the_jitter_of_many_jobs_is_spread_evenly(first: int) -> None:
     delays = planned(lent(), 10_000, first)
     assert len(delays) == 10_000
