@@ -29,7 +29,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 SECOND = dt.timedelta(seconds=1)
 HOUR = dt.timedelta(hours=1)
 DAY = dt.timedelta(days=1)
-OFTEN = 20
+OFTEN = 8
 PLANNED = 16  # instants that are known ahead, at most
 
 Jump = Callable[[dt.datetime], dt.datetime]
