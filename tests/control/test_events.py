@@ -157,18 +157,21 @@ def test_another_process_hears_what_happens_here(file_jobs: LiteJobs) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "hears\n"
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "hears\n"
 
-        @file_jobs.task(max_attempts=1)
-        def work(fails: bool) -> None:
-            if fails:
-                raise LookupError
+            @file_jobs.task(max_attempts=1)
+            def work(fails: bool) -> None:
+                if fails:
+                    raise LookupError
 
-        work.enqueue(False)
-        work.enqueue(True)
-        file_jobs.drain()
-        lines, _ = other.communicate(timeout=LONG)
+            work.enqueue(False)
+            work.enqueue(True)
+            file_jobs.drain()
+            lines, _ = other.communicate(timeout=LONG)
+        finally:
+            other.kill()
     assert lines.splitlines()[:2] == ["1 completed", "2 dead_lettered"]
 
 
