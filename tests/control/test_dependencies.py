@@ -517,13 +517,13 @@ def test_thousands_of_children_are_cancelled_by_one_parent(
     assert jobs.counts() == {"dead_lettered": 1, "cancelled": count}
 
 
-def test_thousand_parents_release_their_child_with_the_last(
+def test_hundreds_of_parents_release_their_child_with_the_last(
     jobs: LiteJobs, work: Task[[str], str]
 ) -> None:
-    ids = jobs.enqueue_many(work.call(str(number)) for number in range(1_000))
+    ids = jobs.enqueue_many(work.call(str(number)) for number in range(600))
     child = work.using(after=ids).enqueue("child")
-    assert len(child.parents) == 1_000
-    assert jobs.drain() == 1_001
+    assert len(child.parents) == 600
+    assert jobs.drain() == 601
     last = sql(jobs, "select job_id from litejobs_attempt order by id desc limit 1")
     assert last == [(child.id,)]
 
