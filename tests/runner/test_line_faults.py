@@ -391,8 +391,8 @@ class Life:
                 assert run_in_thread(lambda: self.jobs.enqueue("note"))
             finally:
                 runner.request_stop()
-                while not runner.wait_stopped(LONG):
-                    pass
+                # In its grace period, and a little more; then it counts as stopped.
+                assert any(runner.wait_stopped(LONG) for _ in range(3))
                 lines.armed = False
             self.jobs.stop()
             check_free(self.jobs)
