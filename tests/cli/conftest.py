@@ -14,6 +14,7 @@ from click.testing import Result
 
 from litejobs._process.clock import clock_is_held
 from litejobs._storage.database import Database
+from litejobs._storage.files import MEMORY
 from litejobs.cli import main
 from litejobs.cli.file import opening
 from tests.cli.calls import Cli, runner
@@ -88,13 +89,15 @@ class Kept:
         return self._reader[1]
 
     def of(self, path: Any, durability: str, **options: Any) -> Database:
-        """As `Database` does it: the application opens files of its own."""
-        if not options.get("as_is") or (
-            self._writer is not None and self._writer.clock_is_held != clock_is_held()
+        """As `Database` does it: it is shared by all that one process does with it."""
+        held, writer = clock_is_held(), self._writer
+        if writer is not None and (writer.clock_is_held, writer.durability) != (
+            held,
+            durability,
         ):
             self._forget_writer()
         found = self._of(path, durability, **options)
-        if options.get("as_is") and found is not self._writer:
+        if found is not self._writer and found.path != MEMORY:
             self._forget_writer()
             self._writer = self._of(path, durability, **options)
         return found
@@ -116,13 +119,42 @@ class Kept:
 
 
 class KeptConnection(apsw.Connection):
-    """One that stays open, as new, when it is closed."""
+    """One that stays open, as new, when it is closed.
+
+    SQLite would compile all statements anew after each setting that the next command
+    makes once more; so it is told of the first one alone.
+    """
+
+    _authorizer: Any = None
+    _only_reads = False
+
+    @property
+    def authorizer(self) -> Any:
+        """What is asked about each statement that is compiled."""
+        return self._authorizer
+
+    @authorizer.setter
+    def authorizer(self, asked: Any) -> None:
+        if self._authorizer is None:
+            self.set_authorizer(self._asked)
+        self._authorizer = asked
+
+    def _asked(self, *about: Any) -> Any:
+        return self._authorizer(*about)
+
+    def pragma(self, name: str, *value: Any, **options: Any) -> Any:
+        """Set or ask, as any other."""
+        if name == "query_only":
+            if self._only_reads:
+                return None
+            self._only_reads = True
+        return super().pragma(name, *value, **options)
 
     def close(self, force: bool = False) -> None:
         """Forget what was set for one command, in whichever state that was left."""
         if self.in_transaction:
             self.execute("rollback")
-        self.authorizer = self.exec_trace = None
+        self.exec_trace = None
         self.set_progress_handler(None)
 
     def end(self) -> None:
