@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -30,10 +31,14 @@ from litejobs._storage import statements
 from litejobs.cli import failure, main, printing
 from litejobs.cli.file import reader
 from tests.cli.calls import Cli, document
-from tests.waiting import Times, eventually
+from tests.rows import for_each
+from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
+OPENED_ANEW = pytest.mark.usefixtures("opened_anew")
+
+pytestmark = pytest.mark.usefixtures("kept_open")
 
 # The outside --------------------------------------------------------------------------
 
@@ -199,6 +204,7 @@ def test_show_says_that_a_new_job_has_no_attempts(db: Cli) -> None:
     assert "\nattempts\nnone\n" in db("show", 1).stdout
 
 
+@OPENED_ANEW
 def test_show_has_every_column_of_the_job(db: Cli, path: Path) -> None:
     db("enqueue", "send", '{"to": "ann"}', "--unique-key", "k")
     shown = document(db("show", 1, "--json"))
@@ -311,8 +317,8 @@ def test_number_as_delay_is_seconds(db: Cli) -> None:
     assert job["run_at"] == "2026-01-01T12:00:01.500Z"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
+@for_each(
+    "arguments, sentence",
     [
         (["{"], "ARGS-JSON is not JSON"),
         (["3"], "ARGS-JSON is 3; give an object of keywords, or an array"),
@@ -445,8 +451,8 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
+@for_each(
+    "arguments, said",
     [
         (
             ["queues", "set", "mial", "--max-running", 1],
@@ -479,7 +485,6 @@ def test_name_that_may_be_a_slip_is_remarked(
     assert db(*arguments).stderr == ""
 
 
-@pytest.mark.usefixtures("kept_open")
 def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("send", queue="mail")
@@ -503,7 +508,6 @@ def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None
     assert db("keys", "remove", "k").exit_code == 1
 
 
-@pytest.mark.usefixtures("kept_open")
 def test_key_is_set_and_listed_by_page(db: Cli) -> None:
     for name in ("host:a", "host:b", "host:c"):
         db("keys", "set", name, "--max-running", 2, "--rate", "5/s")
@@ -556,7 +560,6 @@ def test_fact_is_set_listed_and_removed(db: Cli) -> None:
     assert gone.stderr == "Error: there is no fact 'online'; nothing was changed\n"
 
 
-@pytest.mark.usefixtures("kept_open")
 def test_tier_is_set_listed_and_removed(db: Cli) -> None:
     line = ("--min-priority", "-100")
     done = db("tiers", "set", *line, "--every", "30s", "--queue", "bulk")
@@ -583,7 +586,7 @@ def test_tier_is_set_listed_and_removed(db: Cli) -> None:
     assert db("tiers").exit_code == 1
 
 
-@pytest.mark.parametrize("what", ["queue", "key", "circuit", "fact", "tier"])
+@for_each("what", ["queue", "key", "circuit", "fact", "tier"])
 def test_list_of_nothing_ends_with_1(db: Cli, what: str) -> None:
     nothing = db(f"{what}s")
     assert (nothing.exit_code, nothing.stdout) == (1, "")
@@ -592,8 +595,8 @@ def test_list_of_nothing_ends_with_1(db: Cli, what: str) -> None:
     assert (nothing.exit_code, nothing.stdout) == (1, f'{{"{what}s": []}}\n')
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
+@for_each(
+    "arguments, sentence",
     [
         (["queues", "set", "mail", "--max-running", "many"], "'many' is not a valid"),
         (["queues", "set", "mail", "--max-running", "-1"], "max_running=-1 is out of"),
@@ -660,7 +663,7 @@ def test_numbers_are_written_in_digits() -> None:
             assert read(each, text) in (None, text), (each.name, text)
 
 
-@pytest.mark.parametrize("command", ["show", "why", "cancel", "requeue", "run-now"])
+@for_each("command", ["show", "why", "cancel", "requeue", "run-now"])
 def test_job_that_does_not_exist_is_an_error(db: Cli, command: str) -> None:
     missing = db(command, 7)
     assert (missing.exit_code, missing.stdout) == (1, "")
@@ -699,6 +702,7 @@ ALL_BUT_INIT = [
 ]
 
 
+@OPENED_ANEW
 @pytest.mark.parametrize("command", ALL_BUT_INIT, ids=lambda each: " ".join(each[:2]))
 def test_missing_file_is_an_error_and_is_not_made(
     cli: Cli, tmp_path: Path, command: list[str]
@@ -709,6 +713,7 @@ def test_missing_file_is_an_error_and_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
+@OPENED_ANEW
 @pytest.mark.parametrize("command", ALL_BUT_INIT, ids=lambda each: " ".join(each[:2]))
 def test_stranger_file_gets_no_tables_of_ours(
     cli: Cli, tmp_path: Path, command: list[str]
@@ -727,6 +732,7 @@ def test_stranger_file_gets_no_tables_of_ours(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@OPENED_ANEW
 def test_file_of_an_older_version_is_upgraded_only_by_init(db: Cli, path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("update litejobs_meta set schema_version = schema_version - 1")
@@ -741,6 +747,7 @@ def test_file_of_an_older_version_is_upgraded_only_by_init(db: Cli, path: Path) 
     assert path.read_bytes() == before
 
 
+@OPENED_ANEW
 def test_file_that_cannot_be_used_ends_with_3(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("not a database, whatever its name says\n" * 100)
     for name, sentence in {
@@ -759,6 +766,7 @@ def test_file_that_cannot_be_used_ends_with_3(cli: Cli, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["text.db"]
 
 
+@OPENED_ANEW
 def test_newer_file_is_refused(db: Cli, path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("update litejobs_meta set schema_version = 999")
@@ -770,6 +778,7 @@ def test_newer_file_is_refused(db: Cli, path: Path) -> None:
         assert "upgrade litejobs" in refused.stderr
 
 
+@OPENED_ANEW
 def test_init_makes_a_file_and_keeps_it(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     made = cli("--db", path, "init")
@@ -784,6 +793,7 @@ def test_init_makes_a_file_and_keeps_it(cli: Cli, tmp_path: Path) -> None:
     assert cli("--db", path, "list").exit_code == 0
 
 
+@OPENED_ANEW
 def test_file_is_named_by_option_or_environment(
     cli: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -795,6 +805,7 @@ def test_file_is_named_by_option_or_environment(
     assert cli("list").exit_code == 0
 
 
+@OPENED_ANEW
 def test_reading_leaves_a_closed_file_as_it_was(db: Cli, path: Path) -> None:
     db("enqueue", "send")
     before = (path.read_bytes(), sorted(path.parent.iterdir()))
@@ -803,7 +814,10 @@ def test_reading_leaves_a_closed_file_as_it_was(db: Cli, path: Path) -> None:
         assert (path.read_bytes(), sorted(path.parent.iterdir())) == before
 
 
-def test_reading_leaves_an_open_file_and_its_log_as_they_were(path: Path) -> None:
+@OPENED_ANEW
+def test_reading_leaves_an_open_file_and_its_log_as_they_were(
+    db: Cli, path: Path
+) -> None:
     """The application is another process, so this one may look at the bytes."""
     code = (
         "import sys, litejobs; jobs = litejobs.LiteJobs(sys.argv[1]);"
@@ -823,10 +837,11 @@ def test_reading_leaves_an_open_file_and_its_log_as_they_were(path: Path) -> Non
         before = (path.read_bytes(), log.read_bytes())
         assert len(before[1]) > 0
         for command in (["list"], ["show", "1"], ["why", "1"]):
-            assert program("--db", path, *command).returncode == 0
+            assert db(*command).exit_code == 0
             assert (path.read_bytes(), log.read_bytes()) == before
 
 
+@OPENED_ANEW
 def test_operations_that_change_nothing_write_nothing(db: Cli, path: Path) -> None:
     db("enqueue", "send")
     db("pause", "mail")
@@ -957,7 +972,7 @@ def put_everywhere(path: Path, text: str) -> None:
         )
 
 
-@pytest.mark.usefixtures("hostile", "kept_open")
+@pytest.mark.usefixtures("hostile")
 @each_text(*SHOWN)
 def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> None:
     argument = text.replace("\0", "")
@@ -999,7 +1014,7 @@ def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> N
         assert "Traceback" not in shown.stderr, command
 
 
-@pytest.mark.usefixtures("hostile", "kept_open")
+@pytest.mark.usefixtures("hostile")
 @each_text("nul", "lines", "wide", "quotes")
 def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
     commands = [["list"], ["show", 1], ["show", 2], ["show", 3], ["why", 1], ["why", 4]]
@@ -1014,7 +1029,7 @@ def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
     assert shown["events"][-1]["note"] == text
 
 
-@pytest.mark.usefixtures("hostile", "kept_open")
+@pytest.mark.usefixtures("hostile")
 @each_text(*SHOWN)
 def test_hostile_text_keeps_the_columns_aligned(db: Cli, text: str) -> None:
     heading, *lines = db("list").stdout.splitlines()
@@ -1037,7 +1052,6 @@ def test_every_control_and_format_character_is_escaped() -> None:
     assert printing.escaped("a b\u00a0ä 日本 e\u0301") == "a b\u00a0ä 日本 e\u0301"
 
 
-@pytest.mark.usefixtures("kept_open")
 @pytest.mark.parametrize(
     "args", ["[1e999]", "[" * 900 + "]" * 900, "[" + "9" * 5000 + "]", '{"a":1,"a":2}']
 )
@@ -1090,6 +1104,7 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
     assert isinstance(debugged.exception, ZeroDivisionError)
 
 
+@OPENED_ANEW
 def test_busy_file_is_said_to_be_busy(db: Cli, path: Path, times: Times) -> None:
     times(write_patience=0.01)
     holder = holding_the_write_lock(path)
@@ -1271,6 +1286,12 @@ def program(*arguments: object, env: dict[str, str] | None = None) -> Any:
     )
 
 
+def enqueue(path: Path, *arguments: str) -> None:
+    """A job for the application, which is another process."""
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("wait", arguments)
+
+
 def write_application(folder: Path, text: str) -> None:
     """Not again where it is there: a runner leaves its place to newer code."""
     file = folder / "app.py"
@@ -1311,9 +1332,13 @@ class Running:
         )
 
     def __enter__(self) -> Self:
+        # What it never says is not waited for without end.
+        self._limit = threading.Timer(LONG, self.process.kill)
+        self._limit.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._limit.cancel()
         self.process.kill()
         self.process.communicate()
 
@@ -1348,9 +1373,9 @@ def test_sigterm_lets_running_jobs_end(tmp_path: Path) -> None:
         )
         line = runner.logged("runner")
         assert "runner started with 1 threads: it runs the jobs of /" in line
-        assert program("--db", path, "enqueue", "wait").returncode == 0
+        enqueue(path)
         assert runner.said() == "begun it\n"
-        assert program("--db", path, "enqueue", "wait").returncode == 0
+        enqueue(path)
         runner.process.send_signal(signal.SIGTERM)
         runner.logged("SIGTERM: stopping; running jobs have 60 s")
         runner.let_go()
@@ -1365,7 +1390,7 @@ def test_second_sigterm_stops_at_once(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with Running(tmp_path, "--grace", "1h") as runner:
         runner.logged("start")
-        program("--db", path, "enqueue", "wait")
+        enqueue(path)
         assert runner.said() == "begun it\n"
         runner.process.send_signal(signal.SIGTERM)
         runner.logged("SIGTERM: stopping")
@@ -1383,7 +1408,7 @@ def test_second_runner_is_refused_or_takes_over(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with Running(tmp_path) as first:
         first.logged("start")
-        program("--db", path, "enqueue", "wait", '["one"]')
+        enqueue(path, "one")
         assert first.said() == "begun one\n"
         with Running(tmp_path) as second:
             line = second.logged("Error: ")
@@ -1397,7 +1422,7 @@ def test_second_runner_is_refused_or_takes_over(tmp_path: Path) -> None:
             first.let_go()
             first.process.send_signal(signal.SIGTERM)
             assert first.process.wait(30) == 0
-            program("--db", path, "enqueue", "wait", '["two"]')
+            enqueue(path, "two")
             assert standby.said() == "begun two\n"
             standby.let_go()
             standby.process.send_signal(signal.SIGTERM)
@@ -1460,9 +1485,9 @@ def test_run_accepts_its_own_file_by_any_name(
 
 def test_run_until_empty_leaves_what_waits_for_its_time(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    LiteJobs(path).open().close()
-    program("--db", path, "enqueue", "wait", "--delay", "1h")
-    program("--db", path, "enqueue", "wait")
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("wait", delay="1h")
+        jobs.enqueue("wait")
     with Running(tmp_path, "--until-empty") as runner:
         assert runner.said() == "begun it\n"
         runner.let_go()
@@ -1480,7 +1505,7 @@ def test_run_until_empty_leaves_what_waits_for_its_time(tmp_path: Path) -> None:
 def test_waiting_standby_ends_on_sigterm(tmp_path: Path) -> None:
     with Running(tmp_path) as first:
         first.logged("start")
-        program("--db", tmp_path / "jobs.db", "enqueue", "wait")
+        enqueue(tmp_path / "jobs.db")
         assert first.said() == "begun it\n"
         with Running(tmp_path, "--standby") as standby:
             standby.logged("standing by")
