@@ -23,6 +23,7 @@ from litejobs.cli import main
 from litejobs.cli.commands import completion
 from litejobs.cli.input import offers as _offers
 from litejobs.cli.input import types
+from tests.rows import for_each
 from tests.waiting import LONG, Times
 
 ROOT = Path(__file__).parents[2]
@@ -132,8 +133,8 @@ def test_ids_are_offered_by_how_they_begin(offer: Offer, path: Path) -> None:
         assert offer("show", typed) == [], typed
 
 
-@pytest.mark.parametrize(
-    ("type_", "typed", "names"),
+@for_each(
+    "type_, typed, names",
     [
         (types.QUEUE, "", ["default", "web"]),
         (types.QUEUE, "w", ["web"]),
@@ -328,14 +329,14 @@ def test_completing_changes_nothing_in_the_file(offer: Offer, filled: Path) -> N
     assert filled.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "query", [name for name in statements.queries() if name.startswith("offer_")]
-)
-def test_every_completion_has_a_value_and_a_word(filled: Path, query: str) -> None:
+def test_every_completion_has_a_value_and_a_word(filled: Path) -> None:
+    queries = [name for name in statements.queries() if name.startswith("offer_")]
+    assert len(queries) == 13
     with LiteJobs(filled) as jobs:
-        rows = jobs._store.rows(query, {"prefix": "", "limit": 5})
-    assert rows
-    assert all(len(row) == 2 for row in rows)
+        for query in queries:
+            rows = jobs._store.rows(query, {"prefix": "", "limit": 5})
+            assert rows, query
+            assert all(len(row) == 2 for row in rows), query
 
 
 # The scripts --------------------------------------------------------------------------
@@ -378,9 +379,9 @@ def test_script_works_in_bash(filled: Path, tmp_path: Path) -> None:
 
 @POSIX_ONLY
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-@pytest.mark.parametrize(
-    ("pieces", "offers"),
-    [
+def test_words_that_bash_cuts_are_completed(filled: Path, tmp_path: Path) -> None:
+    """As bash cuts the line: at colons and equals signs, whether blanks are there."""
+    lines = [
         (["keys ", "set ", "host", ":"], ["a"]),
         (["keys ", "set ", "host", ":", "a"], ["a"]),
         (["keys ", "set ", "ho"], ["host:a"]),
@@ -391,22 +392,18 @@ def test_script_works_in_bash(filled: Path, tmp_path: Path) -> None:
         (["enqueue ", "x ", "--concurrency-key", "=", "h"], ["host:a"]),
         (["enqueue ", "x ", "--queue ", "=", "w"], []),
         (["show ", ""], ["3", "2", "1"]),
-    ],
-)
-def test_words_that_bash_cuts_are_completed(
-    filled: Path, tmp_path: Path, pieces: list[str], offers: list[str]
-) -> None:
-    """As bash cuts the line: at colons and equals signs, whether blanks are there."""
+    ]
     program = tmp_path / "litejobs"
     program.write_text(f"#!{sys.executable}\n{PROGRAM}\n", encoding="utf-8")
     program.chmod(0o755)
-    words = " ".join(f"'{each.strip()}'" for each in ["litejobs ", *pieces])
-    script = (
-        'eval "$(litejobs completion bash)";'
-        f"COMP_LINE='litejobs {''.join(pieces)}'; COMP_WORDS=({words});"
-        f"COMP_CWORD={len(pieces)}; COMP_WORDBREAKS=$' \\n=:';"
-        '_litejobs_completion litejobs; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
+    script = """eval "$(litejobs completion bash)"; COMP_WORDBREAKS=$' \\n=:';"""
+    for pieces, _ in lines:
+        words = " ".join(f"'{each.strip()}'" for each in ["litejobs ", *pieces])
+        script += (
+            f"COMP_LINE='litejobs {''.join(pieces)}'; COMP_WORDS=({words});"
+            f"COMP_CWORD={len(pieces)}; COMPREPLY=(); _litejobs_completion litejobs;"
+            'echo "${COMPREPLY[@]}";'
+        )
     done = subprocess.run(
         ["bash", "-c", script],
         env={
@@ -419,4 +416,5 @@ def test_words_that_bash_cuts_are_completed(
         check=True,
     )
     assert done.stderr == ""
-    assert done.stdout.split() == offers
+    offered = [each.split() for each in done.stdout.splitlines()]
+    assert offered == [offers for _, offers in lines]

@@ -10,6 +10,7 @@ from click.testing import Result
 from freezegun import freeze_time
 
 from tests.cli.calls import Cli
+from tests.rows import for_each
 
 pytestmark = pytest.mark.usefixtures("kept_open")
 
@@ -31,8 +32,8 @@ def columns(db: Cli, job_id: int) -> Any:
 # Arguments ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("written", "args"),
+@for_each(
+    "written, args",
     [
         (["--arg", "to=ann"], {"to": "ann"}),
         (["--arg", "to="], {"to": ""}),
@@ -53,8 +54,8 @@ def test_arguments_are_taken_as_written(db: Cli, written: list[str], args: Any) 
     assert enqueued(db("enqueue", "send", "--json", *written))["args"] == args
 
 
-@pytest.mark.parametrize(
-    ("written", "sentence"),
+@for_each(
+    "written, sentence",
     [
         (
             ["[1]", "--arg", "a=1"],
@@ -159,8 +160,8 @@ def test_enqueue_says_in_its_help_how_to_write_arguments(cli: Cli) -> None:
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("option", "written", "sentence"),
+@for_each(
+    "option, written, sentence",
     [
         (
             "--after",

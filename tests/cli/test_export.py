@@ -25,10 +25,12 @@ import litejobs
 from litejobs import LiteJobs
 from litejobs.cli.commands import export
 from tests.cli.calls import Cli
+from tests.rows import for_each
 from tests.waiting import Sizes
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 ROOT = Path(litejobs.__file__).parents[1]
+KEPT_OPEN = pytest.mark.usefixtures("kept_open")
 
 
 @pytest.fixture
@@ -69,6 +71,7 @@ def table(result: Result) -> list[dict[str, str]]:
 # What is written ----------------------------------------------------------------------
 
 
+@KEPT_OPEN
 def test_jobs_are_as_in_the_list(db: Cli) -> None:
     listed = json.loads(db("list", "--json").stdout)["jobs"]
     written = lines(db("export"))
@@ -79,6 +82,7 @@ def test_jobs_are_as_in_the_list(db: Cli) -> None:
     ]
 
 
+@KEPT_OPEN
 def test_attempts_are_as_those_of_a_job(db: Cli) -> None:
     shown = [
         each
@@ -88,12 +92,14 @@ def test_attempts_are_as_those_of_a_job(db: Cli) -> None:
     assert lines(db("export", "--what", "attempts")) == shown
 
 
+@KEPT_OPEN
 def test_events_are_as_in_the_log(db: Cli) -> None:
     shown = json.loads(db("events", "--json", "--limit", 1000).stdout)["events"]
     assert len(shown) > 10
     assert lines(db("export", "--what", "events")) == shown
 
 
+@KEPT_OPEN
 def test_a_table_has_a_header_and_the_same_values(db: Cli) -> None:
     documents = lines(db("export"))
     rows = table(db("export", "--format", "csv"))
@@ -118,7 +124,7 @@ def test_lines_of_a_table_end_as_in_rfc_4180(db: Cli) -> None:
     assert db("export").stdout_bytes.count(b"\r") == 0
 
 
-@pytest.mark.usefixtures("kept_open")
+@KEPT_OPEN
 def test_it_is_read_part_by_part(db: Cli, sizes: Sizes) -> None:
     whole = {what: lines(db("export", "--what", what)) for what in export.KINDS}
     for span in (1, 2, 3):
@@ -130,9 +136,9 @@ def test_it_is_read_part_by_part(db: Cli, sizes: Sizes) -> None:
 # What is left out ---------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("kept_open")
-@pytest.mark.parametrize(
-    ("options", "ids"),
+@KEPT_OPEN
+@for_each(
+    "options, ids",
     [
         ((), [1, 2, 3, 4]),
         (("--state", "completed"), [1, 2]),
@@ -156,6 +162,7 @@ def test_only_what_is_asked_for_is_written(
         assert sorted({each["job_id"] for each in log}) == ids
 
 
+@KEPT_OPEN
 def test_nothing_that_matches_is_a_code(db: Cli, path: Path) -> None:
     found = db("export", "--queue", "no")
     assert (found.exit_code, found.stdout) == (1, "")
@@ -188,34 +195,26 @@ def test_nothing_that_matches_replaces_nothing(db: Cli, path: Path, form: str) -
 # Hostile content ----------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("kept_open")
-@pytest.mark.parametrize(
-    "first",
-    ["=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20"],
-)
 def test_no_text_is_computed_by_a_spreadsheet(
-    cli: Cli, tmp_path: Path, first: str
+    cli: Cli, empty_file: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "hostile.db"
+    begins = ["=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
+    path = Path(shutil.copy(empty_file, tmp_path / "hostile.db"))
     with LiteJobs(path) as jobs, jobs.transaction() as db:
-        db.execute(
-            "insert into litejobs_job (task, queue, unique_key, priority) "
-            "values (?1, ?1, ?1, -5)",
-            (f"{first}cmd|' /C calc'!A0",),
-        )
-    [row] = table(cli("--db", path, "export", "--format", "csv"))
-    for name in ("task", "queue", "unique_key"):
-        assert row[name].startswith("'")
-        assert (
-            row[name][1:]
-            == json.loads(
-                f'"{first}"' if first.isprintable() else f'"\\\\x{ord(first):02x}"'
+        for first in begins:
+            db.execute(
+                "insert into litejobs_job (task, queue, unique_key, priority) "
+                "values (?1, ?1, ?1, -5)",
+                (f"{first}cmd|' /C calc'!A0",),
             )
-            + "cmd|' /C calc'!A0"
-        )
-    assert row["priority"] == "-5"
-    [job] = lines(cli("--db", path, "export"))
-    assert job["task"].startswith(first)
+    rows = table(cli("--db", path, "export", "--format", "csv"))
+    for first, row in zip(begins, rows, strict=True):
+        shown = first if first.isprintable() else f"\\x{ord(first):02x}"
+        for name in ("task", "queue", "unique_key"):
+            assert row[name] == f"'{shown}cmd|' /C calc'!A0"
+        assert row["priority"] == "-5"
+    for first, job in zip(begins, lines(cli("--db", path, "export")), strict=True):
+        assert job["task"].startswith(first)
 
 
 def test_text_is_quoted_and_numbers_and_nothing_are_not(db: Cli) -> None:
@@ -230,6 +229,7 @@ def test_text_is_quoted_and_numbers_and_nothing_are_not(db: Cli) -> None:
     assert all(re.fullmatch(r'"\w+"', title) for title in titles)
 
 
+@KEPT_OPEN
 def test_nothing_is_obeyed_by_a_terminal(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "hostile.db"
     hostile = "\x1b]0;x\x07 \x9b2J\u202e\u2028,\"\n'\x7f ü 中"
@@ -251,6 +251,7 @@ def test_nothing_is_obeyed_by_a_terminal(cli: Cli, tmp_path: Path) -> None:
     )
 
 
+@KEPT_OPEN
 def test_what_is_no_utf_8_is_written_as_well_as_it_can_be(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -284,6 +285,7 @@ def test_a_file_is_whole_and_private(db: Cli, path: Path) -> None:
     ]
 
 
+@KEPT_OPEN
 def test_json_says_what_was_written(db: Cli, path: Path) -> None:
     output = path.parent / "x.jsonl"
     done = db("export", "--queue", "bulk", "--output", output, "--json")
@@ -296,6 +298,7 @@ def test_json_says_what_was_written(db: Cli, path: Path) -> None:
     assert "exclude each other" in wrong.stderr
 
 
+@KEPT_OPEN
 def test_a_file_is_replaced_only_if_that_is_wanted(db: Cli, path: Path) -> None:
     output = path.parent / "x.jsonl"
     output.write_text("precious")

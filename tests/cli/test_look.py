@@ -28,8 +28,10 @@ from litejobs.cli.file import opening, reader
 from litejobs.cli.input.types import Since
 from litejobs.cli.output.jobs import ATTEMPT_FIELDS, JOB_FIELDS
 from tests.cli.calls import Cli, document
+from tests.rows import for_each
 
 ROOT = Path(__file__).parents[2]
+KEPT_OPEN = pytest.mark.usefixtures("kept_open")
 
 
 @pytest.fixture
@@ -71,9 +73,9 @@ def ids(result: Result) -> list[int]:
 # Which ones, and in which order -------------------------------------------------------
 
 
-@pytest.mark.usefixtures("kept_open")
-@pytest.mark.parametrize(
-    ("filters", "expected"),
+@KEPT_OPEN
+@for_each(
+    "filters, expected",
     [
         (["--state", "completed"], [1]),
         (["--state", "dead_lettered"], [2]),
@@ -99,7 +101,6 @@ def ids(result: Result) -> list[int]:
         (["--sort", "priority"], [4, 1, 2, 3, 5]),
         (["--sort", "priority", "--state", "scheduled"], [4, 3]),
     ],
-    ids=repr,
 )
 def test_list_finds_and_sorts(
     db: Cli, five: Path, filters: list[str], expected: list[int]
@@ -115,9 +116,9 @@ def test_list_finds_and_sorts(
         )
 
 
-@pytest.mark.usefixtures("kept_open")
-@pytest.mark.parametrize("order", [[], ["--sort", "due"], ["--sort", "priority"]])
-@pytest.mark.parametrize("back", [[], ["--reverse"]])
+@KEPT_OPEN
+@for_each("order", [[], ["--sort", "due"], ["--sort", "priority"]])
+@for_each("back", [[], ["--reverse"]])
 def test_pages_by_key_show_each_job_once(
     db: Cli, five: Path, order: list[str], back: list[str]
 ) -> None:
@@ -140,7 +141,7 @@ def test_pages_by_key_show_each_job_once(
     assert sorted(seen) == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.usefixtures("kept_open")
+@KEPT_OPEN
 def test_id_reversed_is_the_oldest_first(db: Cli, five: Path) -> None:
     assert ids(db("list", "--json", "--reverse")) == [1, 2, 3, 4, 5]
     shown = db("list", "--reverse", "--limit", 3)
@@ -160,7 +161,8 @@ def test_id_reversed_is_the_oldest_first(db: Cli, five: Path) -> None:
     assert ids(db("list", "--json", "--reverse", "--after", "3:3")) == [4, 5]
 
 
-@pytest.mark.parametrize("cursor", ["x", "1", "1:2:3", "1:0", f"{2**63}:1", "1:"])
+@KEPT_OPEN
+@for_each("cursor", ["x", "1", "1:2:3", "1:0", f"{2**63}:1", "1:"])
 def test_place_that_no_page_has_said_is_wrong_usage(
     db: Cli, five: Path, cursor: str
 ) -> None:
@@ -170,6 +172,7 @@ def test_place_that_no_page_has_said_is_wrong_usage(
     assert db("list", "--after", "1:1").exit_code == 2
 
 
+@KEPT_OPEN
 def test_running_jobs_are_found_by_their_open_attempts(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs, jobs.transaction() as connection:
         for _ in range(3):
@@ -192,6 +195,7 @@ def test_fields_are_those_of_the_api() -> None:
 # One job ------------------------------------------------------------------------------
 
 
+@KEPT_OPEN
 def test_show_tells_what_comes_if_all_fails(db: Cli, path: Path) -> None:
     with freeze_time("2026-01-01T12:00:00Z"):
         with LiteJobs(path) as jobs:
@@ -222,6 +226,7 @@ def test_show_has_no_forecast_of_what_has_ended(db: Cli, five: Path) -> None:
     assert "if every further" not in db("show", 2).stdout
 
 
+@KEPT_OPEN
 def test_show_names_parents_and_children(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         parent = jobs.enqueue("fetch")
@@ -236,6 +241,7 @@ def test_show_names_parents_and_children(db: Cli, path: Path) -> None:
     assert "waits for" in db("show", 2).stdout
 
 
+@KEPT_OPEN
 def test_several_jobs_are_told_of_one_after_the_other(db: Cli, five: Path) -> None:
     one, two = (document(db("show", each, "--json")) for each in (1, 2))
     assert document(db("show", 1, 2, 1, "--json")) == {"jobs": [one, two]}
@@ -247,6 +253,7 @@ def test_several_jobs_are_told_of_one_after_the_other(db: Cli, five: Path) -> No
     assert db("show", 1, 99).exit_code == 1
 
 
+@KEPT_OPEN
 def test_flags_and_documents_are_such_in_all_columns(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         retry = Retry.fixed([1, 2])
@@ -258,6 +265,7 @@ def test_flags_and_documents_are_such_in_all_columns(db: Cli, path: Path) -> Non
     assert document(db("show", 2, "--json"))["job"]["given"]["queue"] == "mail"
 
 
+@KEPT_OPEN
 def test_forecast_begins_when_what_holds_the_job_is_over(db: Cli, path: Path) -> None:
     with freeze_time("2026-01-01T12:00:00Z"):
         with LiteJobs(path) as jobs:
@@ -285,6 +293,7 @@ def test_forecast_begins_when_what_holds_the_job_is_over(db: Cli, path: Path) ->
     assert "TRY  NOT BEFORE" in shown.stdout
 
 
+@KEPT_OPEN
 def test_runner_that_is_gone_without_a_word_is_said_first(db: Cli, path: Path) -> None:
     test_running_jobs_are_found_by_their_open_attempts(db, path)
     for job_id in (1, 3):
@@ -299,6 +308,7 @@ def test_runner_that_is_gone_without_a_word_is_said_first(db: Cli, path: Path) -
     assert document(db("why", 1, "--json"))["runner_gone"] is False
 
 
+@KEPT_OPEN
 def test_list_says_what_became_of_jobs_that_have_said_nothing(
     db: Cli, path: Path
 ) -> None:
@@ -335,6 +345,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
+@KEPT_OPEN
 def test_terminal_says_when_as_people_do(db: Cli, five: Path, terminal: None) -> None:
     with freeze_time("2026-01-01T12:01:20Z"):
         lines = db("--color", "never", "list").stdout.splitlines()
@@ -345,6 +356,7 @@ def test_terminal_says_when_as_people_do(db: Cli, five: Path, terminal: None) ->
     assert due == ["18 s ago", "in 4 min", "in 59 min", "18 s ago", "1 min ago"]
 
 
+@KEPT_OPEN
 def test_states_have_colours_where_they_are_wanted(
     db: Cli, five: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,7 +474,7 @@ def file(cli: Cli, five: Path) -> Iterator[reader.Reader]:
         yield found
 
 
-@pytest.mark.parametrize(
+@for_each(
     "statement",
     [
         "insert into litejobs_fact values ('online', 1, null)",
@@ -510,7 +522,7 @@ def test_look_that_takes_too_long_is_given_up(
     assert "took longer than 0.1 s and was given up" in shown.stderr
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "x", "0s", "nan"])
+@for_each("value", ["0", "-1", "x", "0s", "nan"])
 def test_timeout_that_is_none_is_wrong_usage(cli: Cli, path: Path, value: str) -> None:
     assert cli("--db", path, "--timeout", value, "list").exit_code == 2
 
@@ -730,6 +742,7 @@ def test_clock_that_shows_no_time_is_said(cli: Cli, path: Path) -> None:
     assert "has a clock that shows no time" in shown.stderr
 
 
+@KEPT_OPEN
 def test_show_has_the_last_of_many_attempts(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
 

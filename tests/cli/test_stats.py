@@ -19,6 +19,7 @@ from litejobs import LiteJobs, Retry, TaskError
 from litejobs.cli import printing
 from litejobs.cli.commands import stats as command
 from tests.cli.calls import Cli
+from tests.rows import for_each
 from tests.waiting import Sizes
 
 pytestmark = pytest.mark.usefixtures("kept_open")
@@ -235,7 +236,7 @@ def test_figures_of_a_shorter_or_longer_time(db: Cli) -> None:
     assert "; each bar is 24 min" in db("stats", "--since", "24h").stdout
 
 
-@pytest.mark.parametrize("since", ["0s", "2026-01-02T00:00Z", "tomorrow", "-1h"])
+@for_each("since", ["0s", "2026-01-02T00:00Z", "tomorrow", "-1h"])
 @pytest.mark.usefixtures("story")
 def test_time_that_is_not_in_the_past_is_refused(db: Cli, since: str) -> None:
     refused = db("stats", "--since", since)
@@ -265,24 +266,22 @@ def test_large_log_is_looked_at_from_its_newest_lines_on(db: Cli, sizes: Sizes) 
     assert (resize["attempts"]["started"], send["attempts"]["started"]) == (1, 0)
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_jobs_are_counted_some_at_a_time(
-    story: LiteJobs,
-    db: Cli,
-    monkeypatch: pytest.MonkeyPatch,
-    at_once: int,
-    sizes: Sizes,
+    story: LiteJobs, db: Cli, sizes: Sizes
 ) -> None:
     whole = figures(db("stats", "--json"))["tasks"]
-    sizes(counted_at_once=at_once)
-    assert figures(db("stats", "--json"))["tasks"] == whole
+    for at_once in (1, 2, 3, 100):
+        sizes(counted_at_once=at_once)
+        assert figures(db("stats", "--json"))["tasks"] == whole, at_once
     sizes(counted_jobs=2)
     story.enqueue("late")
-    [late, resize, send] = figures(db("stats", "--json"))["tasks"]
-    # The newest two are one that was cancelled and this one.
-    assert (late["name"], late["jobs"]["pending"]) == ("late", 1)
-    assert (resize["jobs"]["completed"], resize["jobs"]["cancelled"]) == (0, 1)
-    assert (send["jobs"]["completed"], send["jobs"]["scheduled"]) == (0, 1)
+    for at_once in (1, 2, 3, 100):
+        sizes(counted_at_once=at_once)
+        [late, resize, send] = figures(db("stats", "--json"))["tasks"]
+        # The newest two are one that was cancelled and this one.
+        assert (late["name"], late["jobs"]["pending"]) == ("late", 1)
+        assert (resize["jobs"]["completed"], resize["jobs"]["cancelled"]) == (0, 1)
+        assert (send["jobs"]["completed"], send["jobs"]["scheduled"]) == (0, 1)
     shown = db("stats")
     assert shown.stderr == (
         "of the jobs before job 5 the completed ones are not counted, and no more than "
