@@ -1277,13 +1277,14 @@ REFUSED = [
     "delete from litejobs_meta",
 ]
 STORED = [
+    # It comes before any runner that drains.
+    "insert or replace into litejobs_runner (id) values (1)",
     "insert into litejobs_job (task, ctx) values ('ok', cast(x'22ff22' as text))",
     "insert into litejobs_job (task) values (cast(x'ff6f' as text))",
     "update litejobs_job "
     "set crashes = 1000000000, options = '{\"max_crashes\": 1000000000}'",
     "update litejobs_job set attempts = 999999999, max_attempts = 1000000000",
     "insert into litejobs_runner (pid) values (1)",
-    "insert or replace into litejobs_runner (id) values (1)",
     "update litejobs_runner set stopped_at = 1",
     "delete from litejobs_runner",
     "insert or replace into litejobs_task (name, priority) values ('ok', 5)",
@@ -1322,32 +1323,40 @@ def client() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(
-    ("poison", "refused"),
+    ("poisons", "refused"),
     [
-        *(pytest.param([each], 0, id=each) for each in STORED),
+        pytest.param([[each] for each in STORED], 0, id="stored"),
+        *(
+            pytest.param([[each]], 0, id=each, marks=pytest.mark.torture)
+            for each in STORED
+        ),
         # They change nothing, and so not what the next one meets.
-        pytest.param(REFUSED, len(REFUSED), id="refused"),
+        pytest.param([REFUSED], len(REFUSED), id="refused"),
     ],
 )
 def test_no_statement_of_another_client_stops_the_others_jobs(
-    file_jobs: LiteJobs, client: subprocess.Popen[str], poison: list[str], refused: int
+    file_jobs: LiteJobs,
+    client: subprocess.Popen[str],
+    poisons: list[list[str]],
+    refused: int,
 ) -> None:
     """Refused or stored: a healthy job runs, is listed, and callbacks are told."""
     jobs = file_jobs
     ok = jobs.task(name="ok")(lambda: None)
     told: list[int] = []
     jobs.on("completed", lambda event: told.append(event.job_id))
-    ok.enqueue()
     assert client.stdin is not None
     assert client.stdout is not None
-    client.stdin.write(f"{json.dumps([str(jobs.path), poison])}\n")
-    client.stdin.flush()
-    assert int(client.stdout.readline()) == refused
-    healthy = ok.enqueue()
-    jobs.drain()
-    assert healthy.state == "completed"
-    assert healthy.id in told
-    assert healthy.id in [job.id for job in jobs.list()]
-    assert jobs.get(1).why() is not None
+    for poison in poisons:
+        first = ok.enqueue()
+        client.stdin.write(f"{json.dumps([str(jobs.path), poison])}\n")
+        client.stdin.flush()
+        assert int(client.stdout.readline()) == refused, poison
+        healthy = ok.enqueue()
+        jobs.drain()
+        assert healthy.state == "completed", poison
+        assert healthy.id in told, poison
+        assert healthy.id in [job.id for job in jobs.list()], poison
+        assert first.why() is not None, poison
     jobs.close()
     LiteJobs(jobs.path).open().close()

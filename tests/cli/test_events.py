@@ -21,6 +21,7 @@ from litejobs import LiteJobs, Retry, TaskError
 from litejobs.cli import printing
 from litejobs.cli.commands import events as command
 from tests.cli.calls import Cli
+from tests.rows import for_each
 from tests.waiting import Sizes, Times
 
 pytestmark = pytest.mark.usefixtures("kept_open")
@@ -196,8 +197,8 @@ def test_text_of_the_file_is_escaped(file_jobs: LiteJobs, db: Cli) -> None:
     assert "a\\x1b[31m\\u202eb" in db("events").stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "colour"),
+@for_each(
+    "name, colour",
     [("task.done", 32), ("task.attempt.failed", 33), ("queue.paused", 35)],
 )
 @pytest.mark.usefixtures("story")
@@ -256,7 +257,7 @@ def test_new_events_are_told_once_and_in_order(
     assert [line["task"] for line in lines[-4:]] == ["a", "b", "c", "a"]
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 100])
+@for_each("at_once", [1, 2, 100])
 def test_what_has_piled_up_is_told_piece_by_piece(
     story: LiteJobs,
     db: Cli,

@@ -20,6 +20,7 @@ from freezegun import freeze_time
 from litejobs import Cron, Every, LiteJobs, cron, every
 from litejobs.cli import main, printing
 from tests.cli.calls import Cli, document
+from tests.rows import for_each
 
 pytestmark = pytest.mark.usefixtures("kept_open")
 
@@ -603,8 +604,8 @@ def test_operations_that_change_nothing_write_nothing(
 # What is refused ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
+@for_each(
+    "arguments, sentence",
     [
         (["new", "send"], "say when it runs; give --cron or --every"),
         (["new", "send", "--timezone", "UTC"], "--timezone belongs to an expression"),
@@ -705,7 +706,7 @@ def test_change_that_cannot_work_is_wrong_usage(
     assert path.read_bytes() == files["report"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         ["show", "reprot"],
@@ -718,7 +719,6 @@ def test_change_that_cannot_work_is_wrong_usage(
         ["backfill", "reprot", "--from", "2026-01-01T00Z", "--to", "2026-01-01T00Z"],
         ["remove", "reprot"],
     ],
-    ids=" ".join,
 )
 @pytest.mark.usefixtures("opened_anew")
 def test_schedule_that_does_not_exist_is_an_error(

@@ -15,6 +15,7 @@ from litejobs import LiteJobs
 from litejobs._control import bulk
 from litejobs.cli.commands import actions
 from tests.cli.calls import Cli
+from tests.rows import for_each
 from tests.waiting import Sizes
 
 pytestmark = pytest.mark.usefixtures("kept_open")
@@ -227,8 +228,8 @@ def test_jobs_that_wait_are_cancelled_and_run_by_what_they_have_in_common(
     assert none.stderr == f"no task sned in {path}; did you mean send?\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "way_out"),
+@for_each(
+    "arguments, way_out",
     [
         (["requeue", "--state", "failed"], "litejobs run-now"),
         (["run-now", "--state", "blocked"], "litejobs requeue"),
@@ -237,7 +238,6 @@ def test_jobs_that_wait_are_cancelled_and_run_by_what_they_have_in_common(
         (["cancel", 1], "litejobs purge"),
         (["requeue", 15], "litejobs run-now"),
     ],
-    ids=repr,
 )
 def test_what_does_nothing_says_what_does(
     db: Cli, path: Path, arguments: list[object], way_out: str
