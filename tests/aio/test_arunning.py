@@ -29,9 +29,10 @@ from tests.waiting import LONG, Times, eventually
 request_of: contextvars.ContextVar[str] = contextvars.ContextVar("request_of")
 
 
-@pytest.fixture
-def jobs(tmp_path: Path) -> Any:
-    with LiteJobs(tmp_path / "app.db") as jobs:
+@pytest.fixture(params=["memory", pytest.param("file", marks=pytest.mark.torture)])
+def jobs(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    made = LiteJobs() if request.param == "memory" else LiteJobs(tmp_path / "app.db")
+    with made as jobs:
         yield jobs
 
 
