@@ -173,6 +173,7 @@ def test_one_that_is_cancelled_while_it_waits_stores_nothing(jobs: LiteJobs) -> 
 
         writing = asyncio.create_task(write())
         while not jobs._store.database._turn.waiting:
+            assert not writing.done()
             await asyncio.sleep(0)
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -206,6 +207,7 @@ def test_what_would_wait_behind_one_that_waits_is_refused(jobs: LiteJobs) -> Non
 
         writing = asyncio.create_task(write())
         while not jobs._store.database._turn.waiting:
+            assert not writing.done()
             await asyncio.sleep(0)
         # Its turn comes next, and then it is this loop that tells it to go on.
         with pytest.raises(LiteJobsError, match="await aenqueue"):

@@ -27,7 +27,7 @@ from tests.bench._figures import (
     rates,
 )
 from tests.bench._hearing import NOTIFIED, polling_alone
-from tests.bench._subject import Other, new_path, on_file, on_new_file
+from tests.bench._subject import PATIENCE, Other, new_path, on_file, on_new_file
 
 CROWD = 16  # threads that enqueue at once
 
@@ -98,7 +98,7 @@ def bare_threads(folder: Path, durability: Durability, sizes: Sizes) -> Measured
 
 def _crowd(action: Callable[[], None], sizes: Sizes) -> Measured:
     """Sixteen threads have done that, from when all of them were there."""
-    all_there = threading.Barrier(CROWD + 1)
+    all_there = threading.Barrier(CROWD + 1, timeout=PATIENCE)
 
     def work() -> None:
         all_there.wait()
@@ -195,7 +195,8 @@ def bare_latency(folder: Path, durability: Durability, sizes: Sizes) -> Measured
             begun = time.perf_counter()
             connection.execute(_bare.INSERT, _bare.row(number))
             starter.wake()
-            starter.arrived.wait()
+            if not starter.arrived.wait(PATIENCE):
+                raise RuntimeError("the job was not claimed")
             seconds.append(starter.started - begun)
         starter.close()
         connection.close()
@@ -332,10 +333,11 @@ def bare_other_process(folder: Path, durability: Durability, sizes: Sizes) -> Me
                         _bare.claim_after(connection, seen)
                     ),
                     args=(_bare.version(connection),),
+                    daemon=True,  # it looks for ever where nothing is inserted
                 )
                 looking.start()
                 begun = other.insert()
-                looking.join()
+                looking.join(PATIENCE)
                 seconds.append(claimed[-1] - begun)
         connection.close()
     return quantiles(seconds)

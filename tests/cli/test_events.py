@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
@@ -22,7 +23,7 @@ from litejobs.cli import printing
 from litejobs.cli.commands import events as command
 from tests.cli.calls import Cli
 from tests.rows import for_each
-from tests.waiting import Sizes, Times
+from tests.waiting import LONG, Sizes, Times
 
 pytestmark = pytest.mark.usefixtures("kept_open")
 
@@ -396,11 +397,15 @@ class Following:
         )
         assert self.process.stdout is not None
         self.output: IO[str] = self.process.stdout
+        # It follows for ever: what it does not tell is not waited for as long.
+        self._limit = threading.Timer(LONG, self.process.kill)
 
     def __enter__(self) -> Self:
+        self._limit.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._limit.cancel()
         self.process.kill()
         self.process.communicate()
 
