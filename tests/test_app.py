@@ -40,6 +40,7 @@ from litejobs.errors import (
     RunnerActive,
     TaskError,
 )
+from tests.programs import Program
 
 
 def test_constructor_touches_no_file(tmp_path: Path) -> None:
@@ -1310,7 +1311,7 @@ for line in sys.stdin:
 @pytest.fixture(scope="module")
 def client() -> Iterator[subprocess.Popen[str]]:
     """A process with another SQLite, for which each file is a new one."""
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", CLIENT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

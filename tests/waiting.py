@@ -16,6 +16,7 @@ Sizes = Callable[..., None]
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 RESTS = 3  # times as long as a look took, until the next one
 LONGEST_REST = 0.2  # seconds
+MOST = 4 * LONG  # seconds, with the looks
 
 
 def eventually(condition: Callable[[], object]) -> None:
@@ -25,8 +26,8 @@ def eventually(condition: Callable[[], object]) -> None:
     """
     never = threading.Event()
     pause, paused = 0.0005, 0.0
-    while paused < LONG:
-        began = RealTime.monotonic()
+    until = RealTime.monotonic() + MOST
+    while paused < LONG and (began := RealTime.monotonic()) < until:
         if condition():
             return
         took = RealTime.monotonic() - began

@@ -28,6 +28,7 @@ from litejobs.cli import main
 from litejobs.cli.file import checks
 from litejobs.cli.file.unchecked import open_unchecked
 from tests.cli.calls import Cli
+from tests.programs import Program
 from tests.waiting import Sizes, Times, eventually
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -297,7 +298,7 @@ def test_the_process_that_holds_the_log_is_named(
     )
     with LiteJobs(path) as jobs:
         jobs.open()
-        with subprocess.Popen(
+        with Program(
             [sys.executable, "-c", code, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -25,6 +25,7 @@ import litejobs
 from litejobs import LiteJobs
 from litejobs.cli.commands import export
 from tests.cli.calls import Cli
+from tests.programs import Program
 from tests.rows import for_each
 from tests.waiting import Sizes
 
@@ -430,7 +431,7 @@ def test_a_closed_pipe_ends_it_quietly(path: Path) -> None:
         def many(x: str) -> None: ...
 
         jobs.enqueue_many(many.call("y" * 1000) for _ in range(500))
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-m", "litejobs", "--db", path, "export"],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

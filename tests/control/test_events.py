@@ -31,6 +31,7 @@ from litejobs.errors import (
     LiteJobsError,
 )
 from litejobs.testing import standing_clock
+from tests.programs import Program
 from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -140,7 +141,7 @@ def test_an_event_says_of_which_queue_it_is(jobs: LiteJobs) -> None:
 
 def test_another_process_hears_what_happens_here(file_jobs: LiteJobs) -> None:
     """Though it runs no jobs, and knows none of the tasks."""
-    with subprocess.Popen(
+    with Program(
         program(
             file_jobs.path,
             """
@@ -157,21 +158,18 @@ def test_another_process_hears_what_happens_here(file_jobs: LiteJobs) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as other:
-        try:
-            assert other.stdout is not None
-            assert other.stdout.readline() == "hears\n"
+        assert other.stdout is not None
+        assert other.stdout.readline() == "hears\n"
 
-            @file_jobs.task(max_attempts=1)
-            def work(fails: bool) -> None:
-                if fails:
-                    raise LookupError
+        @file_jobs.task(max_attempts=1)
+        def work(fails: bool) -> None:
+            if fails:
+                raise LookupError
 
-            work.enqueue(False)
-            work.enqueue(True)
-            file_jobs.drain()
-            lines, _ = other.communicate(timeout=LONG)
-        finally:
-            other.kill()
+        work.enqueue(False)
+        work.enqueue(True)
+        file_jobs.drain()
+        lines, _ = other.communicate(timeout=LONG)
     assert lines.splitlines()[:2] == ["1 completed", "2 dead_lettered"]
 
 
@@ -469,7 +467,7 @@ def test_two_processes_do_not_read_by_one_cursor(file_jobs: LiteJobs) -> None:
         # It is not done with that: who asks for the next one would say so.
         sys.stdin.read()
     """
-    with subprocess.Popen(
+    with Program(
         program(jobs.path, text),
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
@@ -614,7 +612,7 @@ def test_each_process_calls_its_own_callbacks(tmp_path: Path) -> None:
     jobs.close()
     print(threading.active_count())
     """
-    with subprocess.Popen(
+    with Program(
         program(path, text),
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,

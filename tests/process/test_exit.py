@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from litejobs import LiteJobs
+from tests.programs import Program
 
 ROOT = Path(__file__).parents[2]
 BOUND = 40  # seconds for a program to start, run and end; it takes less than one
@@ -67,7 +68,7 @@ PROLOGUE = """
 @contextlib.contextmanager
 def _program(text: str, path: Path | str) -> Iterator[subprocess.Popen[str]]:
     program = textwrap.dedent(PROLOGUE) + textwrap.dedent(text)
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", program, str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

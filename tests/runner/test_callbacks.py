@@ -18,6 +18,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry
+from tests.programs import Program
 from tests.waiting import Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -230,7 +231,7 @@ def test_standby_that_takes_over_hears_of_what_was_left(tmp_path: Path) -> None:
         work.enqueue()
         jobs.run_forever()
     """
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", textwrap.dedent(program)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

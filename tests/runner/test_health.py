@@ -18,6 +18,7 @@ from freezegun import freeze_time
 from litejobs import LiteJobs, Runner, every
 from litejobs._runner import listeners
 from litejobs._storage import readers
+from tests.programs import Program
 from tests.waiting import Gate, Sizes, Times, eventually
 
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
@@ -62,7 +63,7 @@ def read_elsewhere(path: str | os.PathLike[str]) -> Iterator[int]:
         "db.execute('select * from litejobs_job').fetchall(); print(flush=True);"
         "input()"
     )
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", code, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -172,7 +173,7 @@ def test_process_may_call_itself_anything() -> None:
     )
     if sys.platform != "linux":
         pytest.skip("as Linux shows names")
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None

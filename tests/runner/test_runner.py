@@ -41,6 +41,7 @@ from litejobs.errors import (
     TaskStopped,
     TaskTimeout,
 )
+from tests.programs import Program
 from tests.runner.runners import runner_of
 from tests.waiting import Gate, Times, eventually
 
@@ -937,7 +938,7 @@ def _plain_sqlite(path: str, sql: str) -> None:
 
 @contextlib.contextmanager
 def _runner_elsewhere(path: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", textwrap.dedent(RUNNER), path],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

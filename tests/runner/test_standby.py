@@ -24,6 +24,7 @@ from litejobs import LiteJobs
 from litejobs._process import role
 from litejobs._storage import byte_locks
 from litejobs.errors import ConfigurationError, NotADatabase, RunnerActive
+from tests.programs import Program
 from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -404,7 +405,7 @@ def test_parent_that_watches_the_code_gives_its_place_up_for_good(
         jobs.task(name="work")(lambda: "parent")
         jobs.task(name="parents")(lambda: None)
         jobs.start()
-        with subprocess.Popen(
+        with Program(
             [sys.executable, "-c", textwrap.dedent(child), str(path)],
             env={**os.environ, "PYTHONPATH": str(ROOT), "WERKZEUG_RUN_MAIN": "true"},
             stdin=subprocess.PIPE,

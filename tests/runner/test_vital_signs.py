@@ -24,6 +24,7 @@ from litejobs._storage.runner_lock import RunnerLock
 from litejobs.cli import main
 from litejobs.testing import hold_clock, release_clock
 from tests.cli.calls import runner as command_line
+from tests.programs import Program
 from tests.runner.test_health import grow, needs_python, read_elsewhere
 from tests.waiting import LONG, Gate, Sizes, Times, eventually
 
@@ -102,7 +103,7 @@ class Observer:
 @pytest.fixture(scope="module")
 def observing() -> Iterator[subprocess.Popen[str]]:
     """One process for all tests: it asks about the file that it is told of."""
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", _dedented(OBSERVER)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
@@ -296,7 +297,7 @@ RUNNER = """
 @contextlib.contextmanager
 def runner_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process runs the jobs."""
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", _dedented(RUNNER), os.fspath(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

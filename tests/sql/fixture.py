@@ -8,9 +8,10 @@ triggers, and the standard library's sqlite3 on real time, as a foreign client h
 
 Most tests speak through the first alone. Where clients can differ, because foreign keys
 or recursive triggers decide what a statement does, or because it is what other clients
-say, tests are marked `every_client`: those with a `db` speak through the first and one
-of the others, which take turns, and in the long form through all of them. With
-`--every-client` all tests are run through all.
+say, tests are marked `every_client`. Those with a `db` speak through all of them where
+jobs are enqueued, claimed, settled and guarded, and elsewhere through the first and one
+of the others, which take turns; in the long form through all. With `--every-client` all
+tests are run through all.
 """
 
 from __future__ import annotations
@@ -877,12 +878,18 @@ def pytest_collection_modifyitems(
     items.sort(key=lambda item: item.path.name == "test_whole.py")
 
 
+DIFFERENT = {f"test_{name}.py" for name in ("enqueue", "claim", "settle", "guard")}
+"""Where clients differ most, all three of them speak by default."""
+
+
 def _is_its_turn(item: pytest.Item) -> bool:
     """Whether this client says it in the short form, too.
 
     The first one does always. Of the others, one begins with each test, and they
     alternate in the order of its parameters, whichever of these are collected.
     """
+    if item.path.name in DIFFERENT:
+        return True
     first, *others = CLIENTS
     found = getattr(item, "callspec", None)
     client = found.params.get("client_of_db", first) if found else first

@@ -605,8 +605,8 @@ def test_nobody_names_the_rule_that_decides(db: Sql, status: str, how: str) -> N
 
 @pytest.fixture
 def share(client_of_db: str) -> tuple[str, ...]:
-    """Of the columns every other one: the first client tries some, others the rest."""
-    return COLUMNS[min([*CLIENTS].index(client_of_db), 1) :: 2]
+    """Of the columns, those that it is for this client to try."""
+    return COLUMNS[[*CLIENTS].index(client_of_db) :: len(CLIENTS)]
 
 
 def test_an_upsert_does_not_change_a_closed_attempt(

@@ -20,6 +20,7 @@ from litejobs._storage import change_hints
 from litejobs._storage.ear import Ear, ear_of
 from litejobs.errors import ResultTimeout
 from litejobs.testing import hold_clock, release_clock
+from tests.programs import Program
 from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ for line in sys.stdin:
 @pytest.fixture(scope="module")
 def other() -> Iterator[Callable[[str | os.PathLike[str]], None]]:
     """Another process enqueues a job in the file, and closes it."""
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", OTHER],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

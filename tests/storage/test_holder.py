@@ -19,6 +19,7 @@ from litejobs._storage import readers
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.writer_lock import HANDING_OVER, Waiter
 from litejobs.errors import DatabaseBusy
+from tests.programs import Program
 from tests.waiting import Times, eventually
 
 LONG = 60.0
@@ -126,7 +127,7 @@ def test_process_that_keeps_the_file_is_named(tmp_path: Path, times: Times) -> N
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
         "c.execute('begin immediate'); print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
+    with Program(
         [sys.executable, "-c", program, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -31,6 +31,7 @@ from litejobs.errors import (
     TamperedSchema,
 )
 from tests.cli.calls import Cli, document, runner
+from tests.programs import Program
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
@@ -128,7 +129,7 @@ with LiteJobs(sys.argv[1]) as jobs:
 def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", code, *map(str, arguments)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+    with Program(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             yield process
         finally:
