@@ -16,7 +16,7 @@ Sizes = Callable[..., None]
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 RESTS = 3  # times as long as a look took, until the next one
 LONGEST_REST = 0.2  # seconds
-MOST = 4 * LONG  # seconds, with the looks
+MOST = 4 * LONG  # seconds: the same with all looks, and for a program to end
 
 
 def eventually(condition: Callable[[], object]) -> None:

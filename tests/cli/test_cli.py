@@ -32,7 +32,7 @@ from litejobs.cli import failure, main, printing
 from litejobs.cli.file import reader
 from tests.cli.calls import Cli, document
 from tests.rows import for_each
-from tests.waiting import LONG, Times, eventually
+from tests.waiting import MOST, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -1333,7 +1333,7 @@ class Running:
 
     def __enter__(self) -> Self:
         # What it never says is not waited for without end.
-        self._limit = threading.Timer(LONG, self.process.kill)
+        self._limit = threading.Timer(MOST, self.process.kill)
         self._limit.start()
         return self
 

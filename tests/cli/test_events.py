@@ -23,7 +23,7 @@ from litejobs.cli import printing
 from litejobs.cli.commands import events as command
 from tests.cli.calls import Cli
 from tests.rows import for_each
-from tests.waiting import LONG, Sizes, Times
+from tests.waiting import MOST, Sizes, Times
 
 pytestmark = pytest.mark.usefixtures("kept_open")
 
@@ -398,7 +398,7 @@ class Following:
         assert self.process.stdout is not None
         self.output: IO[str] = self.process.stdout
         # It follows for ever: what it does not tell is not waited for as long.
-        self._limit = threading.Timer(LONG, self.process.kill)
+        self._limit = threading.Timer(MOST, self.process.kill)
 
     def __enter__(self) -> Self:
         self._limit.start()

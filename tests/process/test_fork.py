@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BOUND = 300  # seconds for a program to start, run and end; it takes a few at most
+BOUND = 240  # seconds for a program to start, run and end; it takes a few at most
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
