@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from litejobs._executors.work import Work
+    from litejobs._tasks.current import Current
     from litejobs._tasks.task import Invocation, Task
     from litejobs.errors import TaskInterrupt
 
@@ -91,7 +92,7 @@ class Coroutines(TaskExecutor):
             threading.Thread(
                 target=context.run, args=(work.run_here,), name=THREAD, daemon=True
             ).start()
-            return _OwnThread(work)
+            return _OwnThread(work.context)
         invocation = execution.invocation(work.assignment, work.context)
         if isinstance(invocation, str):
             work.ended_here(invocation)
@@ -196,12 +197,12 @@ class _Line:
 class _OwnThread(Handle):
     """An attempt in a thread of its own: of that, what it awaits can be ended."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, context: Current) -> None:
+        self._context = context
 
     def end(self, kind: type[TaskInterrupt]) -> bool:
         """Cancel what it awaits, now or next."""
-        self._work.context.interrupt_soon(kind)
+        self._context.interrupt_soon(kind)
         return True
 
 

@@ -339,8 +339,11 @@ class Execution:
             return context.await_result(
                 functools.partial(self._begin, function, args, kwargs)
             )
-        with parent_only():
-            return function(*args, **kwargs)
+        try:
+            with parent_only():
+                return function(*args, **kwargs)
+        finally:
+            context.forget_overdue()
 
     def _begin(
         self,

@@ -891,6 +891,8 @@ class Runner:
             self._loop.after = given_out
             self._tidings.put_back(tidings)
             raise
+        if agenda.tick:
+            self._signals.look_again()
         ended = [self._running.get(attempt) for attempt, _ in settled]
         # Before nothing runs any more: whoever waits for that finds it in the log.
         self._loop.say_decisions(
@@ -901,8 +903,6 @@ class Runner:
         del self._unsettled[: len(settled)]
         self._prefetch.settled(len(settled))
         self._polling.stir_after_turn()
-        if agenda.tick:
-            self._signals.look_again()
 
     def _wait_or_retain(self, agenda: Agenda) -> None:
         """There is time: for what was kept long enough, or until something happens."""

@@ -246,8 +246,8 @@ class Current:
         if coroutine is None:
             return False
         self._interrupted_by = kind
-        coroutine.cancel()
-        return True
+        # One that has ended just now is not reached.
+        return coroutine.cancel()
 
     def interrupt_soon(self, kind: type[TaskInterrupt]) -> None:
         """Cancel the coroutine that runs for this attempt, or else the next one.
@@ -255,15 +255,27 @@ class Current:
         For a task that nothing else reaches: it may be just between two of them.
         """
         self._interrupted_by = kind
-        self._overdue.append(kind)
+        if not self._overdue:
+            self._overdue.append(kind)
         self._cancel_overdue()
 
     def _cancel_overdue(self) -> None:
         # The thread of the task and the runner's may both come here: one of them takes.
-        if (coroutine := self._coroutine) is not None and self._overdue:
-            with contextlib.suppress(IndexError):
-                self._overdue.pop()
-                coroutine.cancel()
+        while (coroutine := self._coroutine) is not None and self._overdue:
+            try:
+                kind = self._overdue.pop()
+            except IndexError:
+                return
+            if coroutine.cancel():
+                return
+            # It has ended just now: for the next one, which may be there already.
+            self._overdue.append(kind)
+            if self._coroutine is coroutine:
+                return
+
+    def forget_overdue(self) -> None:
+        """What was to be ended has ended by itself: it is not for what comes after."""
+        self._overdue.clear()
 
     def wait(self, seconds: float) -> bool:
         """Sleep up to *seconds* of real time; True as soon as the task is to end."""

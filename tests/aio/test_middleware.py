@@ -13,7 +13,7 @@ import pytest
 from litejobs import Current, LiteJobs
 from litejobs._runner.execution import Execution
 from litejobs._runner.placed import Placed
-from litejobs.errors import JobCancelled, JobDeadLettered
+from litejobs.errors import JobCancelled, JobDeadLettered, TaskCancelled
 from tests.waiting import LONG, Times, eventually
 
 depth: contextvars.ContextVar[int] = contextvars.ContextVar("depth", default=0)
@@ -240,3 +240,53 @@ def test_a_cancel_just_before_a_coroutine_can_be_reached_is_not_lost(
         assert runner.wait_idle(LONG)
         assert runner.health["stuck"] == []
     assert job.attempts[-1].status == "cancelled"
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_what_is_around_a_function_that_has_heard_goes_on(
+    jobs: LiteJobs, times: Times, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    """What was to end the function is not kept for what comes after it."""
+    times(cancel_patience=0)
+    said: list[str] = []
+    begun, ended = threading.Event(), threading.Event()
+    ends = Placed.end
+
+    def end(*given: Any) -> bool:
+        try:
+            return ends(*given)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Placed, "end", end)
+
+    @jobs.middleware
+    async def around(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await call()
+        except BaseException as error:
+            said.append(type(error).__name__)
+            raise
+        finally:
+            await asyncio.sleep(0)
+            said.append("cleaned up")
+
+    @jobs.task
+    async def other() -> None:
+        """For its executor to be there."""
+
+    @jobs.task(queue="asked")
+    def wait() -> None:
+        begun.set()
+        assert ended.wait(LONG)
+        if raises:
+            raise TaskCancelled("it has heard of it")
+
+    jobs.queues["asked"].set(executor="asyncio")
+    with jobs.running() as runner:
+        job = wait.enqueue()
+        assert begun.wait(LONG)
+        job.cancel()
+        assert runner.wait_idle(LONG)
+        eventually(lambda: "cleaned up" in said)
+    assert said == ["TaskCancelled"] * raises + ["cleaned up"]
