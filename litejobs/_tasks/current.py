@@ -274,7 +274,7 @@ class Current:
                 return
 
     def forget_overdue(self) -> None:
-        """What was to be ended has ended by itself: it is not for what comes after."""
+        """Forget what was to be ended: it has ended, and others come after it."""
         self._overdue.clear()
 
     def wait(self, seconds: float) -> bool:

@@ -192,27 +192,39 @@ def test_a_cancelled_job_cancels_what_is_around_it(
     assert job.attempts[-1].status == "cancelled"
 
 
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once the runner has tried to end a task."""
+    ended = threading.Event()
+    end = Placed.end
+
+    def end_and_tell(*given: Any) -> bool:
+        try:
+            return end(*given)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Placed, "end", end_and_tell)
+    return ended
+
+
 def test_a_cancel_just_before_a_coroutine_can_be_reached_is_not_lost(
-    jobs: LiteJobs, times: Times, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: threading.Event,
 ) -> None:
     """The thread that waits for it has begun it, and does not wait yet."""
     times(cancel_patience=0)
     said: list[str] = []
-    begun, ended = threading.Event(), threading.Event()
-    waits, ends = Execution._next, Placed.end
+    begun = threading.Event()
+    waits = Execution._next
 
     def wait_late(*given: Any) -> Any:
         assert ended.wait(LONG)
         return waits(*given)
 
-    def end(*given: Any) -> bool:
-        try:
-            return ends(*given)
-        finally:
-            ended.set()
-
     monkeypatch.setattr(Execution, "_next", wait_late)
-    monkeypatch.setattr(Placed, "end", end)
 
     @jobs.middleware
     async def around(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -244,21 +256,12 @@ def test_a_cancel_just_before_a_coroutine_can_be_reached_is_not_lost(
 
 @pytest.mark.parametrize("raises", [True, False])
 def test_what_is_around_a_function_that_has_heard_goes_on(
-    jobs: LiteJobs, times: Times, monkeypatch: pytest.MonkeyPatch, raises: bool
+    jobs: LiteJobs, times: Times, ended: threading.Event, raises: bool
 ) -> None:
     """What was to end the function is not kept for what comes after it."""
     times(cancel_patience=0)
     said: list[str] = []
-    begun, ended = threading.Event(), threading.Event()
-    ends = Placed.end
-
-    def end(*given: Any) -> bool:
-        try:
-            return ends(*given)
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(Placed, "end", end)
+    begun = threading.Event()
 
     @jobs.middleware
     async def around(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
