@@ -35,7 +35,7 @@ def write(name: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:  # noqa: ARG001
+async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
     async with jobs.running(threads=4, grace=3):
         yield
 

@@ -82,11 +82,11 @@ def contention_probe(database: Database) -> Callable[[], bool]:
     A runner does while it lives, and so do other processes that have written since the
     question before.
     """
-    seen = database.data_version()
+    seen = database.look_for_others()
 
     def is_contended() -> bool:
         nonlocal seen
-        before, seen = seen, database.data_version()
+        before, seen = seen, database.look_for_others()
         return seen != before or bool(database.run("a_runner_lives")[0][0])
 
     return is_contended

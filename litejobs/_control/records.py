@@ -141,8 +141,8 @@ class Waiting:
     remedy: str | None = None
 
     def __str__(self) -> str:
-        object = "" if self.object is None else f" for {self.object}"  # noqa: A001
-        text = f"{self.jobs:,} wait{'s' if self.jobs == 1 else ''}{object}"
+        whom = "" if self.object is None else f" for {self.object}"
+        text = f"{self.jobs:,} wait{'s' if self.jobs == 1 else ''}{whom}"
         if self.until_at is not None:
             text += f" until {_instant(self.until_at)}"
         whole = f"{text}: {self.detail}"

@@ -332,13 +332,16 @@ class Loop:
         executors, too: whether there is anything for them is not asked then.
         """
         parameters = {"runner": self.runner, "seen_at": self._seen_at}
-        agenda = Agenda(*self._database.look("agenda", parameters)[0])
+        asked: list[tuple[str, Any]] = [("agenda", parameters)]
+        if self.executors and not settles:
+            asked.append(("executors_agenda", ()))
+        [row], *apart = self._database.look_at(*asked)
+        agenda = Agenda(*row)
         if not agenda.clock_went_back:
             self._seen_at = agenda.now
-        if self.executors and not settles:
-            [(slots, room, apart)] = self._database.look("executors_agenda")
+        for [(slots, room, is_any)] in apart:
             agenda = agenda._replace(
-                apart=apart, slots=_numbers_of(slots), room=_numbers_of(room)
+                apart=is_any, slots=_numbers_of(slots), room=_numbers_of(room)
             )
         return agenda
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
 SLOWING = 4  # the looks become rarer with time: one each fourth of it
-FULL = 2.5  # times as late a hint is asked for where nothing more can begin
+BUSY = 2.5  # times as late a hint is asked for where something runs
 BRISK = 0.2  # seconds after something was done for which looks are that brisk
 
 
@@ -29,11 +29,12 @@ class Polling:
     def __init__(self, database: Database, ring: Callable[[], None]) -> None:
         self._database = database
         self._ring = ring
-        self._data_version = 0
+        self._others_seen = 0
         self._poll_interval = TIMES.brisk_poll
         self._is_hinted = False
         self.looked_at = 0.0
-        self.stirred_at = 0.0
+        self.active_at = 0.0
+        self._heard_at = -BRISK  # when others have committed last
         self.watch: Watch | None = None
 
     def listen(self) -> None:
@@ -54,17 +55,21 @@ class Polling:
     def pause(self, *, runs: bool, has_room: bool) -> float:
         """Seconds until the next look for commits of other processes.
 
-        Looks are brisk where something was just done and more could be done at once,
+        Looks are brisk where others have just committed and more could be done at once,
         and rarer with the time that has passed since, up to a limit: the longest where
-        we are told of commits.
+        we are told of commits. With no room they are rare: what others commit can
+        hardly begin anything, and what ends here has the loop look anyway.
         """
         if self._database.clock_is_held:
             return TIMES.held_poll
-        quiet = RealTime.monotonic() - self.stirred_at
+        quiet = RealTime.monotonic() - self.active_at
+        if self._is_hinted and quiet >= TIMES.hint_holds:
+            # It was a commit of our own that it told of.
+            self._is_hinted, self._poll_interval = False, TIMES.listening
         longest = TIMES.idle_poll
-        # With no room what others commit can hardly begin anything, and the first to
-        # commit are we ourselves, when something ends: a hint would tell of that.
-        after = TIMES.listening * (1 if has_room else FULL)
+        # While something runs the first to commit are we ourselves, when it ends: a
+        # hint would tell of that.
+        after = TIMES.listening * (BUSY if runs or not has_room else 1)
         if self.watch is not None and quiet > after and self.watch.listen():
             longest = TIMES.safe_poll
         elif quiet < BRISK and has_room:
@@ -72,36 +77,45 @@ class Polling:
         if runs:
             longest = TIMES.poll
         is_soon = has_room or self._is_hinted
-        least = self._poll_interval if is_soon else TIMES.listening
+        least = self._poll_interval if is_soon else TIMES.poll
         return min(max(least, quiet / SLOWING), longest)
 
-    def stir(self, briskness: float) -> None:
+    def reset(self, briskness: float) -> None:
         """Something was done: looks are this brisk again, in seconds."""
         self._is_hinted = False
-        self.stirred_at = RealTime.monotonic()
+        self.active_at = RealTime.monotonic()
         self._poll_interval = briskness
 
-    def stir_after_turn(self) -> None:
-        """The loop has written: more may follow."""
-        self.stir(TIMES.brisk_poll)
+    def reset_after_turn(self) -> None:
+        """The loop has written: where others have just done so, too, more may follow.
 
-    def stir_after_ring(self) -> None:
+        Of what this process commits it is told.
+        """
+        now = RealTime.monotonic()
+        is_alone = now - self._heard_at >= BRISK
+        self.reset(TIMES.listening if is_alone else TIMES.brisk_poll)
+
+    def reset_after_wake(self) -> None:
         """The loop was woken, perhaps by a hint."""
-        told = self.watch is not None and self.watch.has_heard()
-        self.stir(HINT_POLL if told else TIMES.brisk_poll)
-        self._is_hinted = told
-
-    def is_due(self) -> bool:
-        """Whether the last look is so long ago that a busy loop should look, too."""
-        return RealTime.monotonic() - self.looked_at >= TIMES.held_poll
+        if self.watch is not None and self.watch.has_heard():
+            self.reset(HINT_POLL)
+            self._is_hinted = True
+        else:
+            self.reset_after_turn()
 
     def look(self) -> bool:
-        """Whether another process has committed, since this was last asked."""
+        """Look whether another process has committed, since this was last asked."""
         self.looked_at = RealTime.monotonic()
-        version = self._database.data_version()
-        if version == self._data_version:
+        self._database.look_for_others()
+        return self.has_seen()
+
+    def has_seen(self) -> bool:
+        """Whether that was seen anyway, where the loop has looked or written."""
+        seen = self._database.others_seen
+        if seen == self._others_seen:
             return False
-        self._data_version = version
+        self._others_seen = seen
         # After a hint it may be an earlier commit than the one that is hinted at.
-        self.stir(min(self._poll_interval, TIMES.brisk_poll))
+        self.reset(min(self._poll_interval, TIMES.brisk_poll))
+        self._heard_at = self.active_at
         return True

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from litejobs._tasks.current import Assignment
 
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
+SELDOM, LONGEST = 20, 1.0  # of who waits: each 20th of the time, or second, at most
 FEW = 4  # attempts that are settled at once while the disk is full
 GIVE_WAY_PATIENCE = 5.0  # seconds that a standby has to take the lock it asked for
 _WAY_OUT = "stop it, or start this one without standby=False to take over when it ends"
@@ -541,8 +542,9 @@ class Runner:
         return self._idle.waited_for()
 
     def _wait_idle(self, timeout: float) -> bool:
-        until = RealTime.monotonic() + timeout
-        patience = RealTime.monotonic() + TIMES.answer_patience
+        began = RealTime.monotonic()
+        until = began + timeout
+        patience = began + TIMES.answer_patience
         question = 0
         may_go_on = None
         while not self.has_stopped():
@@ -562,7 +564,10 @@ class Runner:
                     return True
                 if left <= 0:
                     return False
-            pause = TIMES.held_poll if self._in_step.applies else TIMES.poll
+            # As a rule the loop answers; so whoever has waited long looks more seldom.
+            pause = min(max(TIMES.poll, (now - began) / SELDOM), LONGEST)
+            if self._in_step.applies:
+                pause = TIMES.held_poll
             question, is_answered = self._idle.wait(question, min(pause, left))
             if is_answered:
                 return True
@@ -780,8 +785,8 @@ class Runner:
     def _is_held_back(self, agenda: Agenda) -> bool:
         """Whether nothing may begin now, because a test goes step by step."""
         settles = bool(self._unsettled)
-        if self._in_step.applies and self._look_for_commits():
-            self._in_step.wrote()
+        if self._in_step.applies:
+            self._look_for_commits()
         if agenda.is_empty and not settles:
             return False
         return self._in_step.holds_back(
@@ -902,7 +907,7 @@ class Runner:
             self._running.pop(attempt, None)
         del self._unsettled[: len(settled)]
         self._prefetch.settled(len(settled))
-        self._polling.stir_after_turn()
+        self._polling.reset_after_turn()
 
     def _wait_or_retain(self, agenda: Agenda) -> None:
         """There is time: for what was kept long enough, or until something happens."""
@@ -928,11 +933,13 @@ class Runner:
         if self._tidings:
             left = min(left, self._tidings.wait())
         until = RealTime.monotonic() + left
+        runs, has_room = bool(self._running), self._has_any_room()
         self._waits = True
         try:
             while (left := until - RealTime.monotonic()) > 0:
-                if self._wake.wait(min(self._pause(), left)):
-                    self._polling.stir_after_ring()
+                pause = self._polling.pause(runs=runs, has_room=has_room)
+                if self._wake.wait(min(pause, left)):
+                    self._polling.reset_after_wake()
                     return
                 if (
                     self._look_for_commits()
@@ -943,25 +950,34 @@ class Runner:
         finally:
             self._waits = False
 
-    def _pause(self) -> float:
-        """Seconds until the next look for commits of other processes."""
-        running = len(self._running)
-        has_room = running < self._threads or any(self._executors.room().values())
-        return self._polling.pause(runs=running > 0, has_room=has_room)
+    def _has_any_room(self) -> bool:
+        """Whether another job could begin at once."""
+        return self._busy_threads() < self._threads or any(
+            self._executors.room().values()
+        )
+
+    def _busy_threads(self) -> int:
+        running = tuple(self._running.values())
+        return sum(1 for each in running if each.takes_thread)
 
     def _notice_commits(self) -> None:
-        """In a loop that has no time to wait: a look now and then."""
-        if self._polling.is_due():
-            self._look_for_commits()
+        """What the cycle has seen anyway of what other processes have committed."""
+        if self._polling.has_seen():
+            self._react_to_commits()
 
     def _look_for_commits(self) -> bool:
         """Whether another process has committed, since this was last asked."""
         if not self._polling.look():
             return False
+        self._react_to_commits()
+        return True
+
+    def _react_to_commits(self) -> None:
+        if self._in_step.applies:
+            self._in_step.wrote()
         self._signals.look_again()
         self._outlook.written()
         self._is_news_old = self._untold = True
-        return True
 
     def _needs_a_look(self) -> bool:
         return (
@@ -1091,11 +1107,8 @@ class Runner:
             return None
         if self._one_at_a_time or self._in_step.applies:
             return None
-        busy = sum(
-            1 for running in tuple(self._running.values()) if running.takes_thread
-        )
         # No thread is begun here: Ctrl-C could come in between.
-        free = min(self._threads, self._pool.standing()) - busy
+        free = min(self._threads, self._pool.standing()) - self._busy_threads()
         if free <= 0:
             return None
         mine = object()

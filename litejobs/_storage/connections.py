@@ -71,7 +71,8 @@ class Connections(CommitListeners):
         self._go_on: Callable[[int], bool] | None = None
         self._identity = _identity(path)
         self._schema_seen = -1
-        self._version_seen = -1
+        self._version_seen = self._version_known = -1
+        self._others_seen = 0  # how often others had committed
         self._protection: process_guard.Protection | None = None
         self._reserve = Reserve(path)
         self._room_problem: str | None = None

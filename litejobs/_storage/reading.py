@@ -16,7 +16,7 @@ from litejobs._storage import statements
 from litejobs._storage.files import MEMORY
 from litejobs._storage.refusals import translating
 from litejobs._storage.rows import fetch_lossy
-from litejobs._storage.writer_lock import current_owner
+from litejobs._storage.writer_lock import Owner, current_owner
 from litejobs._storage.writing import Writing
 
 
@@ -84,12 +84,8 @@ class Reading(Writing):
 
     def run(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a named query that reads."""
-        sql = statements.queries()[query]
         with self.reader() as connection:
-            try:
-                return connection.execute(sql, parameters).fetchall()
-            except UnicodeDecodeError:
-                return fetch_lossy(connection, sql, parameters)[1]
+            return self._rows(connection, query, parameters)
 
     @contextlib.contextmanager
     def one_moment(
@@ -112,33 +108,62 @@ class Reading(Writing):
                     connection.execute("rollback")
 
     def look(self, query: str, parameters: Any = ()) -> list[Any]:
-        """The rows of a short query, for the thread of the loop alone.
+        """The rows of a short query, for the thread of the loop alone."""
+        return self.look_at((query, parameters))[0]
+
+    def look_at(self, *queries: tuple[str, Any]) -> list[list[Any]]:
+        """The rows of each of these short queries, for the thread of the loop alone.
 
         On the writer, unless somebody else writes: a connection of its own takes 8 ms
         to open and 5 MB to keep, which a small program can do without, and after each
         commit it would read anew from the log what the writer has in memory.
         """
-        if self.path == MEMORY:
-            return self.run(query, parameters)
         me = current_owner()
-        if me[0] == threading.main_thread().ident or can_be_interrupted():
-            # An exception may come between any two lines there.
-            return self.run(query, parameters)
-        self._check()
-        if not self._turn.take_free(me):
-            return self.run(query, parameters)
+        if not self._take_turn_at_once(me):
+            return [self.run(*each) for each in queries]
         try:
             self._wake_up()
-            # The turn is this thread's, so that is the writer.
-            return self.run(query, parameters)
+            with translating():
+                found = [self._rows(self._writer, *each) for each in queries]
+            self._note_others()
+            return found
         finally:
             self._turn.pass_on(me)
 
-    def data_version(self) -> int:
-        """A number that changes when another connection has committed."""
+    def _take_turn_at_once(self, me: Owner) -> bool:
+        """Whether it is the caller's turn now, which whoever has it does `pass_on`."""
+        if self.path == MEMORY:
+            return False
+        if me[0] == threading.main_thread().ident or can_be_interrupted():
+            # An exception may come between any two lines there.
+            return False
+        self._check()
+        return self._turn.take_free(me)
+
+    @property
+    def others_seen(self) -> int:
+        """A number that changes when it is seen that another connection has committed.
+
+        That is seen where the loop looks at the file, and where this process writes.
+        """
+        return self._others_seen
+
+    def look_for_others(self) -> int:
+        """Look whether another connection has committed, and return `others_seen`."""
         if self.path == MEMORY or self._turn.is_mine():
-            return 0
+            return self._others_seen
         self._check()
         with shielded(), self._having_the_turn(TIMES.turn_patience):
             self._wake_up()
-            return int(self._writer.pragma("data_version"))
+            self._writer.pragma("data_version")
+            self._note_others()
+        return self._others_seen
+
+    def _rows(
+        self, connection: apsw.Connection, query: str, parameters: Any
+    ) -> list[Any]:
+        sql = statements.queries()[query]
+        try:
+            return connection.execute(sql, parameters).fetchall()
+        except UnicodeDecodeError:
+            return fetch_lossy(connection, sql, parameters)[1]

@@ -66,11 +66,22 @@ class Transactions(Connections):
         self._has_begun = True
         try:
             # Another number than after our own last write: somebody else has written.
-            if writer.data_version() != self._version_seen:
+            if self._note_others() != self._version_seen:
                 self._check_schema()
         except BaseException:
             self._rollback()
             raise
+
+    def _note_others(self) -> int:
+        """In turn, after the writer has read: whether others have committed is counted.
+
+        Returns a number that changes when they have, or this connection has.
+        """
+        version = self._writer.data_version()
+        if version != self._version_known:
+            self._version_known = version
+            self._others_seen += 1
+        return version
 
     def _check_schema(self) -> None:
         seen = self._writer.pragma("schema_version")
@@ -114,6 +125,8 @@ class Transactions(Connections):
             elsewhere = not self._writing and self._writes_elsewhere()
             self._execute("commit")
             self._has_begun = False
+            # Nobody else has committed since it began.
+            self._version_known = self._writer.data_version()
         except apsw.ConstraintError as error:
             self._rollback()
             raise translated(error) from error

@@ -184,7 +184,7 @@ class Writing(Transactions, abc.ABC):
                     self._commit()
                 # No change of another connection is in this number yet: this one looks
                 # for them when it begins its next transaction.
-                self._version_seen = self._writer.data_version()
+                self._version_seen = self._version_known
             finally:
                 self._end_turn(me, group)
         except BaseException:

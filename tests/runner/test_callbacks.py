@@ -258,11 +258,11 @@ def test_nothing_is_read_and_no_thread_waits_while_nobody_asks(
     jobs = file_jobs
     work = jobs.task(lambda: None, name="work")
     read: list[str] = []
-    run = type(jobs._store.database).run
+    rows = type(jobs._store.database)._rows
 
-    def noted(self: Any, query: str, parameters: Any = ()) -> Any:
+    def noted(self: Any, connection: Any, query: str, parameters: Any) -> Any:
         read.append(query)
-        return run(self, query, parameters)
+        return rows(self, connection, query, parameters)
 
     one_moment = type(jobs._store.database).one_moment
 
@@ -271,7 +271,7 @@ def test_nothing_is_read_and_no_thread_waits_while_nobody_asks(
         with one_moment(self) as ask:
             yield lambda query, given: (read.append(query), ask(query, given))[1]
 
-    monkeypatch.setattr(type(jobs._store.database), "run", noted)
+    monkeypatch.setattr(type(jobs._store.database), "_rows", noted)
     monkeypatch.setattr(type(jobs._store.database), "one_moment", noted_moment)
 
     def names() -> list[str]:

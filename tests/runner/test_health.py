@@ -491,13 +491,13 @@ def test_nothing_is_asked_again_while_nothing_changes(
 ) -> None:
     jobs = file_jobs
     asked: list[str] = []
-    run = type(jobs.open()._store.database).run
+    rows = type(jobs.open()._store.database)._rows
 
-    def noted(self: Any, query: str, parameters: Any = ()) -> Any:
+    def noted(self: Any, connection: Any, query: str, parameters: Any) -> Any:
         asked.append(query)
-        return run(self, query, parameters)
+        return rows(self, connection, query, parameters)
 
-    monkeypatch.setattr(type(jobs._store.database), "run", noted)
+    monkeypatch.setattr(type(jobs._store.database), "_rows", noted)
     with jobs.running() as runner:
         assert runner.wait_idle(LONG)
         eventually(lambda: asked.count("served_tasks") > 3)

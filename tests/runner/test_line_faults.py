@@ -97,7 +97,7 @@ def in_a_block_that_fails(jobs: LiteJobs) -> None:
 
 
 def look_for_commits(jobs: LiteJobs) -> None:
-    jobs._store.database.data_version()
+    jobs._store.database.look_for_others()
 
 
 def read(jobs: LiteJobs) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import logging
 import os
 import select
@@ -12,6 +14,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -123,7 +126,7 @@ def listens(runner: Runner) -> bool:
         watch is not None
         and watch._listens
         and not select.select([watch._events], [], [], 0)[0]
-        and polling.RealTime.monotonic() - runner._polling.stirred_at > 0.02
+        and polling.RealTime.monotonic() - runner._polling.active_at > 0.02
     )
 
 
@@ -207,7 +210,7 @@ def test_idle_runner_that_listens_writes_nothing(jobs: LiteJobs, times: Times) -
     with jobs.running(threads=1) as runner:
         assert runner.wait_idle(LONG)
         # What is there at its first look is news to it.
-        eventually(lambda: runner._polling.stirred_at)
+        eventually(lambda: runner._polling.active_at)
         eventually(lambda: listens(runner))
         before = written()
         eventually(
@@ -499,7 +502,7 @@ def test_nothing_is_watched_while_the_clock_is_held_or_in_memory(
     held = LiteJobs(tmp_path / "held.db")
     with held.running(threads=1) as runner:
         assert runner._polling.watch is None
-        assert runner._pause() == TIMES.held_poll
+        assert runner._polling.pause(runs=False, has_room=True) == TIMES.held_poll
     held.close()
     release_clock()
 
@@ -515,22 +518,91 @@ class Standstill:
 def test_looks_become_rarer_with_the_time_that_has_passed(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = runner_of(jobs, threads=1, grace=1)
+    looks = runner_of(jobs, threads=1, grace=1)._polling
     monkeypatch.setattr(polling, "RealTime", Standstill)
 
-    def pause(quiet: float) -> float:
-        runner._polling.stirred_at = -quiet
-        return runner._pause()
+    def pause(quiet: float, *, runs: bool = False, has_room: bool = True) -> float:
+        looks.active_at = -quiet
+        return looks.pause(runs=runs, has_room=has_room)
 
     assert pause(0) == TIMES.brisk_poll
     assert 0.05 <= pause(0.2) < TIMES.idle_poll
     assert pause(1000) == TIMES.idle_poll
     # While another job could begin, nobody has to wait for it.
     assert pause(polling.BRISK / 2) == TIMES.brisk_poll
-    runner._running[1] = Any
-    assert pause(polling.BRISK / 2) > 10 * TIMES.brisk_poll
-    assert pause(1000) == TIMES.poll
-    runner._running.clear()
+    assert pause(polling.BRISK / 2, runs=True, has_room=False) == TIMES.poll
+    assert pause(1000, runs=True) == TIMES.poll
+
+
+def test_looks_are_brisk_only_where_others_have_committed(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.open()
+    now = [1000.0]
+    monkeypatch.setattr(Standstill, "monotonic", lambda: now[0])
+    monkeypatch.setattr(polling, "RealTime", Standstill)
+    looks = runner_of(jobs, threads=1, grace=1)._polling
+    assert looks.look()
+
+    def pause_after_turn() -> float:
+        looks.reset_after_turn()
+        return looks.pause(runs=True, has_room=True)
+
+    # What this process writes it need not look for.
+    now[0] += polling.BRISK
+    jobs.enqueue("double", [1])
+    assert not looks.look()
+    assert pause_after_turn() == TIMES.listening
+    with contextlib.closing(apsw.Connection(jobs.path)) as other:
+        other.execute("insert into litejobs_job (task, args) values ('double', '[1]')")
+    assert looks.look()
+    assert looks.pause(runs=True, has_room=True) == TIMES.brisk_poll
+    now[0] += polling.BRISK / 2
+    assert pause_after_turn() == TIMES.brisk_poll
+    now[0] += polling.BRISK / 2
+    assert pause_after_turn() == TIMES.listening
+
+
+def test_what_runs_on_an_executor_leaves_its_room_to_threads(jobs: LiteJobs) -> None:
+    runner = runner_of(jobs, threads=1, grace=1)
+    running: dict[int, Any] = runner._running
+    assert runner._has_any_room()
+    running[1] = SimpleNamespace(takes_thread=False)
+    assert runner._has_any_room()
+    running[2] = SimpleNamespace(takes_thread=True)
+    assert not runner._has_any_room()
+    running.clear()
+
+
+def test_commits_of_others_are_seen_by_who_writes_or_looks(jobs: LiteJobs) -> None:
+    database = jobs.open()._store.database
+    enqueue = "insert into litejobs_job (task, args) values ('double', '[1]')"
+    seen = database.others_seen
+
+    def look() -> None:
+        thread = threading.Thread(target=database.look, args=("now",))
+        thread.start()
+        thread.join()
+
+    def in_a_block() -> None:
+        with jobs.transaction():
+            pass
+
+    ways: dict[str, Callable[[], object]] = {
+        "an enqueue": lambda: jobs.enqueue("double", [1]),
+        "a block": in_a_block,
+        "a look of the loop": look,
+        "a look for it": database.look_for_others,
+    }
+    with contextlib.closing(apsw.Connection(jobs.path)) as other:
+        for way, seeing in ways.items():
+            seeing()
+            assert database.others_seen == seen, way
+            other.execute(enqueue)
+            assert database.others_seen == seen, way
+            seeing()
+            assert database.others_seen == seen + 1, way
+            seen += 1
 
 
 @needs_linux
@@ -544,11 +616,12 @@ def test_runner_listens_soon_and_looks_as_often_after_a_hint(
         jobs.enqueue("double", [1])
     # Much sooner than looks would become rarer without it.
     assert 0 < TIMES.listening < polling.BRISK / 4
-    runner._polling.stirred_at = -polling.BRISK / 2
-    assert TIMES.brisk_poll < runner._pause() < TIMES.idle_poll
+    runner._polling.active_at = -polling.BRISK / 2
+    pause = functools.partial(runner._polling.pause, runs=False, has_room=True)
+    assert TIMES.brisk_poll < pause() < TIMES.idle_poll
     assert runner._polling.watch._listens
-    runner._polling.stir(polling.HINT_POLL)
-    assert runner._pause() == polling.HINT_POLL
+    runner._polling.reset(polling.HINT_POLL)
+    assert pause() == polling.HINT_POLL
     runner._polling.close()
 
 
@@ -558,13 +631,12 @@ def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> 
     runner._polling.listen()
     with jobs.transaction():
         jobs.enqueue("double", [1])
-    runner._polling.stirred_at = polling.RealTime.monotonic() - 1000
-    assert runner._pause() == TIMES.safe_poll
-    runner._running[1] = Any
-    assert runner._pause() == TIMES.poll
-    runner._running.clear()
+    runner._polling.active_at = polling.RealTime.monotonic() - 1000
+    pause = functools.partial(runner._polling.pause, has_room=True)
+    assert pause(runs=False) == TIMES.safe_poll
+    assert pause(runs=True) == TIMES.poll
     runner._polling.close()
-    assert runner._pause() == TIMES.idle_poll
+    assert pause(runs=False) == TIMES.idle_poll
 
 
 # Beginning and ending -------------------------------------------------------------
