@@ -64,6 +64,7 @@ freezegun.api._get_module_attributes_hash = _names_in  # type: ignore[assignment
 
 
 MEMORY = Path("/dev/shm")  # on Linux, a file system without a disk
+STDERR = pytest.StashKey[int]()  # a descriptor
 ROOM = 2**31  # bytes that are free there; what tests leave goes at their ends
 
 
@@ -86,6 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if has_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    # What tests print is caught later; there threads are to be seen all the same.
+    config.stash[STDERR] = os.dup(2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell has begun this in the background; programs of tests would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -164,6 +167,20 @@ def _compile_a_share(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of libraries are there in any case, and run where these are."""
     skip_where_missing(items)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item) -> None:
+    """What ends a failed test, a fixture say, may take no longer than another test.
+
+    With a failure pytest stops looking how long it takes, for there may be a debugger.
+    What fails is just what may leave something behind that the end waits for.
+    """
+    seconds = float(node.config.getini("faulthandler_timeout") or 0)
+    if seconds > 0 and not node.config.getoption("usepdb"):
+        faulthandler.dump_traceback_later(
+            seconds, file=node.config.stash[STDERR], exit=True
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
