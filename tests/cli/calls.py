@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 Cli = Callable[..., Result]
 """Runs `litejobs ARGUMENTS…`; keywords go to click's runner."""
+
+Copied = Callable[[Path], Path]
+"""Gives the test a file that is as another one, which is closed."""
 
 
 def runner() -> CliRunner:

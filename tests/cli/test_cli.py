@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -30,7 +29,7 @@ from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._storage import statements
 from litejobs.cli import failure, main, printing
 from litejobs.cli.file import reader
-from tests.cli.calls import Cli, document
+from tests.cli.calls import Cli, Copied, document
 from tests.rows import for_each
 from tests.waiting import MOST, Times, eventually
 
@@ -914,9 +913,11 @@ def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
 
 
 @pytest.fixture
-def hostile(path: Path, text: str, hostile_files: Callable[[str], Path]) -> None:
+def hostile(
+    path: Path, copied: Copied, text: str, hostile_files: Callable[[str], Path]
+) -> None:
     """The file of the test has this text everywhere."""
-    shutil.copy(hostile_files(text), path)
+    assert copied(hostile_files(text)) == path
 
 
 def put_everywhere(path: Path, text: str) -> None:

@@ -38,13 +38,6 @@ def clock() -> Iterator[Any]:
 
 
 @pytest.fixture
-def path(file_jobs: LiteJobs) -> Path:
-    """The file of these jobs."""
-    file_jobs.open()
-    return Path(file_jobs.path)
-
-
-@pytest.fixture
 def story(file_jobs: LiteJobs, clock: Any) -> LiteJobs:
     """A job that fails and then succeeds a minute later, and a queue that is paused."""
 

@@ -37,12 +37,6 @@ class Story:
 
 
 @pytest.fixture
-def path(file_jobs: LiteJobs) -> Path:
-    file_jobs.open()
-    return Path(file_jobs.path)
-
-
-@pytest.fixture
 def story(path: Path) -> Iterator[Story]:
     story = Story(path)
     yield story

@@ -24,7 +24,7 @@ from freezegun import freeze_time
 import litejobs
 from litejobs import LiteJobs
 from litejobs.cli.commands import export
-from tests.cli.calls import Cli
+from tests.cli.calls import Cli, Copied
 from tests.programs import Program
 from tests.rows import for_each
 from tests.waiting import Sizes
@@ -35,9 +35,9 @@ KEPT_OPEN = pytest.mark.usefixtures("kept_open")
 
 
 @pytest.fixture
-def path(file_of_four: Path, tmp_path: Path) -> Path:
+def path(file_of_four: Path, copied: Copied) -> Path:
     """A jobs file in which three jobs were run, a minute apart, and one waits."""
-    return Path(shutil.copy(file_of_four, tmp_path / "jobs.db"))
+    return copied(file_of_four)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from litejobs.cli.commands import jobs as _jobs
 from litejobs.cli.file import opening, reader
 from litejobs.cli.input.types import Since
 from litejobs.cli.output.jobs import ATTEMPT_FIELDS, JOB_FIELDS
-from tests.cli.calls import Cli, document
+from tests.cli.calls import Cli, Copied, document
 from tests.rows import for_each
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +35,10 @@ KEPT_OPEN = pytest.mark.usefixtures("kept_open")
 
 
 @pytest.fixture
-def five(file_of_five: Path, path: Path) -> Path:
+def five(file_of_five: Path, path: Path, copied: Copied) -> Path:
     """1 completed, 2 dead-lettered, 3 due in an hour, 4 in five minutes, 5 now."""
-    return Path(shutil.copy(file_of_five, path))
+    assert copied(file_of_five) == path
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry
 from litejobs.cli import printing
-from tests.cli.calls import Cli, document
+from tests.cli.calls import Cli, Copied, document
 
 pytestmark = pytest.mark.usefixtures("kept_open")
 
@@ -23,12 +22,13 @@ LATER = "2026-01-01T15:00:00Z"
 
 
 @pytest.fixture
-def lived(file_that_has_lived: Path, path: Path) -> Path:
+def lived(file_that_has_lived: Path, path: Path, copied: Copied) -> Path:
     """1 fails and is tried again, 2 waits, and is moved at 12:10; 3 was done, and went.
 
     At noon they were asked for; a minute later 1 had failed again, which is the last.
     """
-    return Path(shutil.copy(file_that_has_lived, path))
+    assert copied(file_that_has_lived) == path
+    return path
 
 
 @pytest.fixture(scope="session")

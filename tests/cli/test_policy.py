@@ -59,11 +59,6 @@ then = "retry"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
-
-
-@pytest.fixture
 def written(tmp_path: Path) -> Callable[[str, str], Path]:
     """A file with this text."""
 

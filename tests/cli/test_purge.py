@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from litejobs._control import purge as _purge
 from litejobs.cli.commands import purge as command
-from tests.cli.calls import Cli
+from tests.cli.calls import Cli, Copied
 from tests.waiting import Sizes
 
 pytestmark = pytest.mark.usefixtures("kept_open")
@@ -29,9 +28,9 @@ LATER = "2026-01-31T12:00:00Z"
 
 
 @pytest.fixture
-def path(file_of_fifteen: Path, tmp_path: Path) -> Path:
+def path(file_of_fifteen: Path, copied: Copied) -> Path:
     """12 completed jobs and one each that was cancelled, failed or waits; closed."""
-    return Path(shutil.copy(file_of_fifteen, tmp_path / "jobs.db"))
+    return copied(file_of_fifteen)
 
 
 @pytest.fixture(scope="session")

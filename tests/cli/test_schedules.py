@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -34,24 +35,14 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A jobs file without schedules, and one with the hourly schedule "report"."""
-    found = tmp_path_factory.mktemp("files") / "jobs.db"
-    LiteJobs(found).open().close()
-    empty = found.read_bytes()
+def with_report(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A jobs file with the hourly schedule "report"."""
+    found = shutil.copy(empty_file, tmp_path_factory.mktemp("report"))
     with freeze_time("2026-01-01T00:00:00Z"), LiteJobs(found) as jobs:
         jobs.schedules.create(
             "report", "send", every("1h"), start_at=dt.datetime.now(dt.UTC)
         )
-    return {"empty": empty, "report": found.read_bytes()}
-
-
-@pytest.fixture
-def path(tmp_path: Path, files: dict[str, bytes]) -> Path:
-    """A jobs file without schedules, closed."""
-    found = tmp_path / "jobs.db"
-    found.write_bytes(files["empty"])
-    return found
+    return Path(found).read_bytes()
 
 
 @pytest.fixture
@@ -697,13 +688,13 @@ def test_add_refuses_what_makes_no_sense(
 )
 @pytest.mark.usefixtures("opened_anew")
 def test_change_that_cannot_work_is_wrong_usage(
-    db: Cli, path: Path, files: dict[str, bytes], arguments: list[str], sentence: str
+    db: Cli, path: Path, with_report: bytes, arguments: list[str], sentence: str
 ) -> None:
-    path.write_bytes(files["report"])
+    path.write_bytes(with_report)
     refused = db(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert sentence in refused.stderr
-    assert path.read_bytes() == files["report"]
+    assert path.read_bytes() == with_report
 
 
 @for_each(
@@ -722,18 +713,19 @@ def test_change_that_cannot_work_is_wrong_usage(
 )
 @pytest.mark.usefixtures("opened_anew")
 def test_schedule_that_does_not_exist_is_an_error(
-    db: Cli, path: Path, files: dict[str, bytes], command: list[str]
+    db: Cli, path: Path, with_report: bytes, command: list[str]
 ) -> None:
-    path.write_bytes(files["report"])
+    path.write_bytes(with_report)
     missing = db(*command)
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert "there is no schedule 'reprot' in" in missing.stderr
     assert "did you mean 'report'?" in missing.stderr
-    assert path.read_bytes() == files["report"]
+    assert path.read_bytes() == with_report
 
 
-def test_taken_name_is_refused(db: Cli, path: Path, files: dict[str, bytes]) -> None:
-    path.write_bytes(files["report"])
+@pytest.mark.usefixtures("opened_anew")
+def test_taken_name_is_refused(db: Cli, path: Path, with_report: bytes) -> None:
+    path.write_bytes(with_report)
     refused = db("add", "report", "sync", "--every", "2h")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "there is a schedule 'report' already" in refused.stderr

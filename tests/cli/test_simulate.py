@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import hashlib
 import io
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, TaskError, every
-from tests.cli.calls import Cli, document
+from tests.cli.calls import Cli, Copied, document
 from tests.libraries import needs
 from tests.rows import for_each
 from tests.waiting import Sizes
@@ -49,10 +48,10 @@ def clock() -> Iterator[Any]:
 
 
 @pytest.fixture
-def path(file_with_a_past: Path, clock: Any, tmp_path: Path) -> Path:
+def path(file_with_a_past: Path, clock: Any, copied: Copied) -> Path:
     """A file with a past: of the mails of each ten minutes some bounce."""
     clock.move_to(END)
-    return Path(shutil.copy(file_with_a_past, tmp_path / "jobs.db"))
+    return copied(file_with_a_past)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import io
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -31,13 +30,6 @@ START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 def clock() -> Iterator[Any]:
     with freeze_time(START) as frozen:
         yield frozen
-
-
-@pytest.fixture
-def path(file_jobs: LiteJobs) -> Path:
-    """The file of these jobs."""
-    file_jobs.open()
-    return Path(file_jobs.path)
 
 
 @pytest.fixture

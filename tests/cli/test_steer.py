@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from litejobs._control import bulk
 from litejobs.cli.commands import actions
-from tests.cli.calls import Cli
+from tests.cli.calls import Cli, Copied
 from tests.rows import for_each
 from tests.waiting import Sizes
 
@@ -22,9 +21,9 @@ pytestmark = pytest.mark.usefixtures("kept_open")
 
 
 @pytest.fixture
-def path(file_of_dead_letters: Path, tmp_path: Path) -> Path:
+def path(file_of_dead_letters: Path, copied: Copied) -> Path:
     """Twelve dead letters of send in the queue mail, two of sync, ten minutes apart."""
-    return Path(shutil.copy(file_of_dead_letters, tmp_path / "jobs.db"))
+    return copied(file_of_dead_letters)
 
 
 @pytest.fixture(scope="session")
