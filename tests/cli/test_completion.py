@@ -29,6 +29,8 @@ from tests.waiting import LONG, Times
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="shells")
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 Offer = Callable[..., list[str]]
 
 PROGRAM = (

@@ -12,6 +12,8 @@ from litejobs import LiteJobs
 from litejobs.errors import FileFull
 from tests.cli.calls import Cli, document
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 def values(text: str) -> dict[str, str]:
     """What stands behind each name."""
