@@ -20,6 +20,7 @@ import litejobs
 from litejobs._process import fork_guard
 from litejobs._storage import process_guard
 from litejobs.errors import FileRefused, ForkedProcess, SharedFile
+from tests.storage.children import RAISED, in_child
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -620,19 +621,6 @@ print(len(hooks))
 # Fork
 
 
-def in_child(action: Callable[[], object]) -> int:
-    """The exit code of a forked child: 0 if *action* went well."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            action()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 @forks
 def test_forked_child_is_refused_and_the_parent_is_not() -> None:
     guard = fork_guard.ForkGuard("the jobs file a.db")
@@ -648,7 +636,7 @@ def test_forked_child_is_refused_and_the_parent_is_not() -> None:
             " 'spawn' method"
         )
         fork_guard.ForkGuard().check()
-        assert in_child(guard.check) == 1
+        assert in_child(guard.check) == RAISED
 
     assert in_child(refused) == 0
     guard.check()

@@ -27,7 +27,8 @@ from litejobs import LiteJobs, Retry, every
 from litejobs._process import clock as _clock
 from litejobs._process.sizes import SIZES
 from litejobs._storage import in_memory, statements
-from litejobs.errors import Closed, ConstraintViolated, ForkedProcess
+from litejobs.errors import Closed, ConstraintViolated
+from tests.storage.children import in_child
 from tests.waiting import Sizes
 
 LONG = 30.0  # seconds after which what has not happened never will
@@ -478,15 +479,14 @@ def test_a_child_has_its_own() -> None:
     with LiteJobs(":memory:"), LiteJobs(":memory:") as jobs:
         pass
     known = ours()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        with contextlib.suppress(BaseException), LiteJobs(":memory:") as own:
+
+    def has_its_own() -> int:
+        with LiteJobs(":memory:") as own:
             own.enqueue("a")
             same = set(known) & {id(own._store.database._writer)}
-            status = len(same) or int(own.counts() != {"pending": 1})
-        os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
+            return len(same) or int(own.counts() != {"pending": 1})
+
+    assert in_child(has_its_own) == 0
     with LiteJobs(":memory:") as jobs:
         assert ours() == known
         assert jobs.counts() == {}
@@ -496,15 +496,13 @@ def test_a_child_has_its_own() -> None:
 def test_a_child_does_not_let_go_what_is_its_parents() -> None:
     with LiteJobs(":memory:") as jobs:
         jobs.enqueue("a")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            with contextlib.suppress(ForkedProcess):
-                jobs.close()
-                with LiteJobs(":memory:") as own:
-                    status = int(own.counts() != {})
-            os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+
+        def closes_it() -> bool:
+            jobs.close()
+            with LiteJobs(":memory:") as own:
+                return own.counts() != {}
+
+        assert in_child(closes_it) == 0
         assert jobs.counts() == {"pending": 1}
 
 

@@ -33,6 +33,7 @@ from litejobs.errors import (
     ReadOnlyDatabase,
     RunnerActive,
 )
+from tests.storage.children import begun, ended, in_child
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -102,18 +103,6 @@ def holder(database: Path) -> Iterator[Holder]:
     holder = Holder(database)
     yield holder
     holder.end()
-
-
-def in_child(action: object) -> int:
-    """The exit code of a forked child that calls *action*; 99 if it raised."""
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            code = int(action())  # type: ignore[operator]
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_lock_is_held_from_acquire_to_release(lock: RunnerLock) -> None:
@@ -288,21 +277,19 @@ def test_forked_child_waits_for_its_parents_lock_and_gets_it(
 ) -> None:
     ready, tell = os.pipe()
     assert lock.acquire()
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            mine = RunnerLock(database)
-            refused = not mine.acquire() and runner_lives(database) is True
-            os.write(tell, b"x")
-            code = int(refused and mine.wait(timeout=60))
-        finally:
-            os._exit(code)
+
+    def action() -> bool:
+        mine = RunnerLock(database)
+        refused = not mine.acquire() and runner_lives(database) is True
+        os.write(tell, b"x")
+        return refused and mine.wait(timeout=60)
+
+    child = begun(action)
     os.close(tell)
     assert os.read(ready, 1) == b"x"
     assert lock.confirm()
     lock.release()
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert ended(child) == 1
     assert lock.acquire()
     os.close(ready)
 

@@ -32,6 +32,7 @@ from litejobs.errors import (
 )
 from tests.cli.calls import Cli, document, runner
 from tests.programs import Program
+from tests.storage.children import in_child
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
@@ -283,10 +284,7 @@ def test_pages_of_another_size_become_as_those_in_the_file(
 def test_after_a_fork_it_is_restored_all_the_same(path: Path, copy: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.open()
-        child = os.fork()
-        if not child:
-            os._exit(0)
-        os.waitpid(child, 0)
+        assert in_child(lambda: 0) == 0
         jobs.restore(copy)
         assert [each.task for each in jobs.list()] == ["old"]
 
