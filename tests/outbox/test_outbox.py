@@ -60,8 +60,11 @@ def app(tmp_path: Path) -> Application:
 
 
 @pytest.fixture
-def outbox(file_jobs: LiteJobs, app: Application) -> Outbox:
-    outbox = file_jobs.outbox(app.connect)
+def outbox(request: pytest.FixtureRequest, jobs: LiteJobs, app: Application) -> Outbox:
+    """That of the jobs in memory, or of those in a file if the test has some."""
+    in_file = "file_jobs" in request.fixturenames
+    its = request.getfixturevalue("file_jobs") if in_file else jobs
+    outbox: Outbox = its.outbox(app.connect)
     app.do(outbox.create_table_sql())
     return outbox
 
@@ -83,35 +86,35 @@ def arguments(jobs: LiteJobs) -> Counter[str]:
 
 
 def test_committed_row_becomes_a_job_and_is_gone(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     sent = []
 
-    @file_jobs.task
+    @jobs.task
     def send(to: str) -> None:
         sent.append(to)
 
     app.put("send", '{"to": "x"}')
     assert outbox.deliver() == 1
     assert app.rows() == []
-    assert file_jobs.drain() == 1
+    assert jobs.drain() == 1
     assert sent == ["x"]
     assert outbox.deliver() == 0
 
 
 def test_rolled_back_row_leaves_no_job(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     with contextlib.closing(app.connect()) as connection:
         connection.execute("insert into litejobs_outbox (task) values ('send')")
         assert outbox.deliver() == 0, "not committed yet"
         connection.rollback()
     assert outbox.deliver() == 0
-    assert file_jobs.list() == []
+    assert jobs.list() == []
 
 
 def test_every_column_reaches_the_job(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     with freeze_time("2026-01-01"):
         app.put(
@@ -124,7 +127,7 @@ def test_every_column_reaches_the_job(
         )
         app.put(run_at=1_800_000_000_123)
         assert outbox.deliver() == 2
-    with file_jobs.transaction() as db:
+    with jobs.transaction() as db:
         rows = db.execute(
             "select task, args, queue, priority, run_at, max_attempts, unique_key,"
             " state from litejobs_job order by id"
@@ -137,7 +140,7 @@ def test_every_column_reaches_the_job(
 
 
 def test_jobs_come_in_the_order_of_the_rows_also_over_many_batches(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     app.do(
         "insert into litejobs_outbox (task, args) with recursive n (x) as"
@@ -146,7 +149,7 @@ def test_jobs_come_in_the_order_of_the_rows_also_over_many_batches(
     )
     assert outbox.deliver() == 1201
     assert app.rows() == []
-    with file_jobs.transaction() as db:
+    with jobs.transaction() as db:
         args = [
             row[0] for row in db.execute("select args from litejobs_job order by id")
         ]
@@ -154,7 +157,7 @@ def test_jobs_come_in_the_order_of_the_rows_also_over_many_batches(
 
 
 def test_key_that_was_delivered_is_not_delivered_again(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     """A database restored from a backup brings its rows back."""
     app.put(delivery_key="k")
@@ -162,32 +165,32 @@ def test_key_that_was_delivered_is_not_delivered_again(
     app.put(delivery_key="k")
     assert outbox.deliver() == 0
     assert app.rows() == []
-    assert deliveries(file_jobs) == [("k", 1, 1)]
+    assert deliveries(jobs) == [("k", 1, 1)]
 
 
 def test_row_with_the_unique_key_of_an_unfinished_job_is_delivered_as_that_job(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     app.put(delivery_key="a", unique_key="u")
     app.put(delivery_key="b", unique_key="u")
     outbox.deliver()
-    assert deliveries(file_jobs) == [("a", 1, 1), ("b", 1, 1)]
-    assert len(file_jobs.list()) == 1
+    assert deliveries(jobs) == [("a", 1, 1), ("b", 1, 1)]
+    assert len(jobs.list()) == 1
 
 
 def test_json_column_that_the_driver_reads_is_taken_as_well(
-    file_jobs: LiteJobs, tmp_path: Path
+    jobs: LiteJobs, tmp_path: Path
 ) -> None:
     sqlite3.register_converter("jsonb", json.loads)
     try:
         app = Application(tmp_path / "app.db")
-        outbox = file_jobs.outbox(
+        outbox = jobs.outbox(
             lambda: sqlite3.connect(app.path, detect_types=sqlite3.PARSE_DECLTYPES)
         )
         app.do(outbox.create_table_sql().replace("args text", "args jsonb"))
         app.put("send", '{"to": [1, null]}')
         assert outbox.deliver() == 1
-        assert arguments(file_jobs) == {'{"to":[1,null]}': 1}
+        assert arguments(jobs) == {'{"to":[1,null]}': 1}
     finally:
         del sqlite3.converters["JSONB"]
 
@@ -216,7 +219,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
 
 
 def test_bad_row_is_marked_and_holds_up_no_other(
-    file_jobs: LiteJobs,
+    jobs: LiteJobs,
     app: Application,
     outbox: Outbox,
     caplog: pytest.LogCaptureFixture,
@@ -227,7 +230,7 @@ def test_bad_row_is_marked_and_holds_up_no_other(
         app.put(**columns)
         app.put(args="[2]")
         assert outbox.deliver() == 2, columns
-        assert arguments(file_jobs) == {"[1]": number, "[2]": number}, columns
+        assert arguments(jobs) == {"[1]": number, "[2]": number}, columns
         [(_, error)] = app.rows()
         assert sentence in error, columns
         [(row,)] = app.do("select id from litejobs_outbox")
@@ -240,17 +243,17 @@ def test_bad_row_is_marked_and_holds_up_no_other(
 
 
 def test_marked_row_is_tried_again_when_its_error_is_taken_away(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     app.put(args="{")
     outbox.deliver()
     app.do("update litejobs_outbox set args = '[3]', error = null")
     assert outbox.deliver() == 1
-    assert arguments(file_jobs) == {"[3]": 1}
+    assert arguments(jobs) == {"[3]": 1}
 
 
 def test_row_whose_text_cannot_be_read_holds_up_no_other(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     app.put(args="[1]")
     app.do("insert into litejobs_outbox (task) values (cast(x'ff' as text))")
@@ -261,7 +264,7 @@ def test_row_whose_text_cannot_be_read_holds_up_no_other(
 
 
 def test_trouble_with_the_database_is_not_blamed_on_a_row(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     class Failing(sqlite3.Cursor):
         def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -274,16 +277,16 @@ def test_trouble_with_the_database_is_not_blamed_on_a_row(
             return super().cursor(Failing)
 
     app.do("insert into litejobs_outbox (task) values (cast(x'ff' as text))")
-    failing = file_jobs.outbox(lambda: sqlite3.connect(app.path, factory=Connection))
+    failing = jobs.outbox(lambda: sqlite3.connect(app.path, factory=Connection))
     with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
         failing.deliver()
     assert app.do("select error from litejobs_outbox") == [(None,)]
 
 
 def test_table_of_the_applications_own_making_may_lack_keys(
-    file_jobs: LiteJobs, app: Application
+    jobs: LiteJobs, app: Application
 ) -> None:
-    outbox = file_jobs.outbox(app.connect, table="box")
+    outbox = jobs.outbox(app.connect, table="box")
     app.do(
         "create table box (id integer primary key, delivery_key, task, args, queue,"
         " priority, run_at, delay_ms, max_attempts, unique_key, error)"
@@ -300,7 +303,7 @@ def test_table_of_the_applications_own_making_may_lack_keys(
 
 
 def test_rows_that_cannot_be_deleted_are_not_delivered_twice(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     app.do(
         "create trigger keep before delete on litejobs_outbox"
@@ -310,19 +313,19 @@ def test_rows_that_cannot_be_deleted_are_not_delivered_twice(
     for _ in range(2):
         with pytest.raises(LiteJobsError, match="1 delivered rows of litejobs_outbox"):
             outbox.deliver()
-    assert deliveries(file_jobs) == [("k", 1, 0)], "not noted as removed"
+    assert deliveries(jobs) == [("k", 1, 0)], "not noted as removed"
 
 
 # Keys
 
 
 def test_keys_are_forgotten_a_week_after_their_rows_are_gone(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     with freeze_time("2026-01-01") as clock:
         app.put(delivery_key="first")
         outbox.deliver()
-        with file_jobs.transaction() as db:
+        with jobs.transaction() as db:
             db.execute(
                 "insert into litejobs_outbox_delivery (key, job_id, delivered_at)"
                 " values ('not known to be gone', 1, 0)"
@@ -330,20 +333,18 @@ def test_keys_are_forgotten_a_week_after_their_rows_are_gone(
         clock.tick(dt.timedelta(days=7))
         app.put(delivery_key="second")
         outbox.deliver()
-        assert {key for key, *_ in deliveries(file_jobs)} == {
+        assert {key for key, *_ in deliveries(jobs)} == {
             *("first", "second", "not known to be gone")
         }
         clock.tick(dt.timedelta(milliseconds=1))
         app.put(delivery_key="third")
         outbox.deliver()
-    assert {key for key, *_ in deliveries(file_jobs)} == {
+    assert {key for key, *_ in deliveries(jobs)} == {
         *("second", "third", "not known to be gone")
     }
 
 
-def test_rows_read_a_day_ago_are_read_again(
-    file_jobs: LiteJobs, app: Application
-) -> None:
+def test_rows_read_a_day_ago_are_read_again(jobs: LiteJobs, app: Application) -> None:
     """The machine slept between the look and the delivery, and others woke up first."""
     with freeze_time("2026-01-01") as clock:
 
@@ -353,7 +354,7 @@ def test_rows_read_a_day_ago_are_read_again(
                 super().commit()
 
         factory: list[type[sqlite3.Connection]] = [Slow]
-        outbox = file_jobs.outbox(lambda: sqlite3.connect(app.path, factory=factory[0]))
+        outbox = jobs.outbox(lambda: sqlite3.connect(app.path, factory=factory[0]))
         app.do(outbox.create_table_sql())
         app.put()
         assert outbox.deliver() == 0
@@ -410,27 +411,27 @@ class Wrapped:
 
 
 def test_driver_that_does_not_tell_its_paramstyle_needs_it_said(
-    file_jobs: LiteJobs, app: Application
+    jobs: LiteJobs, app: Application
 ) -> None:
     def connect() -> Wrapped:
         return Wrapped(app.connect())
 
-    outbox = Outbox(file_jobs._store, connect)
+    outbox = Outbox(jobs._store, connect)
     app.do(outbox.create_table_sql())
     app.put()
     with pytest.raises(ConfigurationError, match="give paramstyle= as one of qmark"):
         outbox.deliver()
-    assert Outbox(file_jobs._store, connect, paramstyle="named").deliver() == 1
+    assert Outbox(jobs._store, connect, paramstyle="named").deliver() == 1
 
 
 @needs("sqlalchemy")
 def test_connection_of_another_kind_is_refused(
-    file_jobs: LiteJobs, app: Application
+    jobs: LiteJobs, app: Application
 ) -> None:
     import sqlalchemy as sa
 
     engine = sa.create_engine(f"sqlite:///{app.path}")
-    outbox = file_jobs.outbox(engine.connect)
+    outbox = jobs.outbox(engine.connect)
     with pytest.raises(ConfigurationError, match=r"by engine\.raw_connection"):
         outbox.deliver()
     engine.dispose()
@@ -452,9 +453,9 @@ def test_options_that_cannot_work_are_refused(jobs: LiteJobs) -> None:
 
 
 def test_table_may_have_another_name_and_a_schema(
-    file_jobs: LiteJobs, app: Application
+    jobs: LiteJobs, app: Application
 ) -> None:
-    outbox = file_jobs.outbox(app.connect, table="main.todo")
+    outbox = jobs.outbox(app.connect, table="main.todo")
     app.do(outbox.create_table_sql())
     app.do("insert into todo (task) values ('send')")
     assert outbox.deliver() == 1
@@ -465,9 +466,9 @@ def test_table_may_have_another_name_and_a_schema(
 
 
 def test_create_makes_the_table_in_the_callers_transaction(
-    file_jobs: LiteJobs, app: Application
+    jobs: LiteJobs, app: Application
 ) -> None:
-    outbox = file_jobs.outbox(app.connect)
+    outbox = jobs.outbox(app.connect)
     with contextlib.closing(app.connect()) as connection:
         connection.execute("begin")
         outbox.create(connection)
@@ -552,7 +553,7 @@ def test_jobs_file_attached_to_the_applications_connection_is_refused(
 
 @pytest.mark.skipif(os.name != "posix", reason="an open file cannot be deleted there")
 def test_database_that_was_deleted_is_another_file(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     def connect() -> sqlite3.Connection:
         connection = app.connect()
@@ -560,24 +561,24 @@ def test_database_that_was_deleted_is_another_file(
         app.path.unlink()
         return connection
 
-    assert file_jobs.outbox(connect).deliver() == 0
+    assert jobs.outbox(connect).deliver() == 0
 
 
 def test_delivery_inside_a_transaction_is_refused(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     app.put()
     with (
-        file_jobs.transaction(),
+        jobs.transaction(),
         pytest.raises(LiteJobsError, match=r"inside jobs\.transaction\(\)"),
     ):
         outbox.deliver()
     assert len(app.rows()) == 1
 
 
-def test_closed_outbox_says_so(file_jobs: LiteJobs, outbox: Outbox) -> None:
+def test_closed_outbox_says_so(jobs: LiteJobs, outbox: Outbox) -> None:
     assert not outbox.closed
-    file_jobs.close()
+    jobs.close()
     assert outbox.closed
     with pytest.raises(Closed, match="was closed"):
         outbox.deliver()
@@ -599,7 +600,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_thread_delivers_what_is_committed(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     outbox.start()
     outbox.start()
@@ -608,17 +609,17 @@ def test_thread_delivers_what_is_committed(
     outbox.stop()
     outbox.stop()
     app.put(args="[2]")
-    assert arguments(file_jobs) == {"[1]": 1}
+    assert arguments(jobs) == {"[1]": 1}
     outbox.start()
     until(lambda: not app.rows())
-    assert arguments(file_jobs) == {"[1]": 1, "[2]": 1}
+    assert arguments(jobs) == {"[1]": 1, "[2]": 1}
 
 
 def test_thread_is_woken(
-    file_jobs: LiteJobs, app: Application, times: Times, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, app: Application, times: Times, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times(held_poll=3600)
-    outbox = Outbox(file_jobs._store, app.connect, poll="1h")
+    outbox = Outbox(jobs._store, app.connect, poll="1h")
     app.do(outbox.create_table_sql())
     asleep = threading.Event()
     wait = outbox._wake.wait
@@ -637,7 +638,7 @@ def test_thread_is_woken(
 
 
 def test_thread_survives_trouble_and_says_so_once(
-    file_jobs: LiteJobs, app: Application, caplog: pytest.LogCaptureFixture
+    jobs: LiteJobs, app: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, logger="litejobs")
     tries = []
@@ -646,7 +647,7 @@ def test_thread_survives_trouble_and_says_so_once(
         tries.append(1)
         return app.connect()
 
-    outbox = Outbox(file_jobs._store, connect, poll="10ms")
+    outbox = Outbox(jobs._store, connect, poll="10ms")
     outbox.start()
     until(lambda: len(tries) >= 3)
     assert outbox.problem == "OperationalError: no such table: litejobs_outbox"
@@ -664,9 +665,9 @@ def test_thread_survives_trouble_and_says_so_once(
 
 
 def test_thread_gives_up_on_what_cannot_get_better(
-    file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox = Outbox(file_jobs._store, object)
+    outbox = Outbox(jobs._store, object)
     outbox.start()
     until(lambda: outbox.problem is not None)
     thread = outbox._thread
@@ -678,7 +679,7 @@ def test_thread_gives_up_on_what_cannot_get_better(
 
 
 def test_thread_that_is_kept_waiting_is_left_behind(
-    file_jobs: LiteJobs,
+    jobs: LiteJobs,
     app: Application,
     caplog: pytest.LogCaptureFixture,
     times: Times,
@@ -691,12 +692,12 @@ def test_thread_that_is_kept_waiting_is_left_behind(
         assert answer.wait(10)
         return app.connect()
 
-    outbox = file_jobs.outbox(connect)
+    outbox = jobs.outbox(connect)
     outbox.start()
     thread = outbox._thread
     assert thread is not None
     assert asked.wait(10)
-    file_jobs.close()
+    jobs.close()
     assert "it ends when the application's database answers" in caplog.text
     answer.set()
     thread.join(10)
@@ -705,14 +706,14 @@ def test_thread_that_is_kept_waiting_is_left_behind(
 
 
 def test_thread_stops_after_the_batch_it_was_at(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     class Stopping(sqlite3.Connection):
         def commit(self) -> None:
             outbox.request_stop()
             super().commit()
 
-    outbox = file_jobs.outbox(lambda: sqlite3.connect(app.path, factory=Stopping))
+    outbox = jobs.outbox(lambda: sqlite3.connect(app.path, factory=Stopping))
     app.do(
         "insert into litejobs_outbox (task) with recursive n (x) as"
         " (select 1 union all select x + 1 from n where x < 1201) select 'send' from n"
@@ -722,27 +723,27 @@ def test_thread_stops_after_the_batch_it_was_at(
     assert thread is not None
     thread.join(10)
     assert len(app.rows()) == 701
-    assert sum(file_jobs.counts().values()) == 500
+    assert sum(jobs.counts().values()) == 500
 
 
 def test_outboxes_are_delivered_while_a_runner_runs(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
     sent = []
 
-    @file_jobs.task
+    @jobs.task
     def send(number: int) -> None:
         sent.append(number)
 
     app.do(outbox.create_table_sql().replace("litejobs_outbox", "later"))
-    with file_jobs.running():
+    with jobs.running():
         app.put(args="[1]")
         until(lambda: sent == [1])
-        later = file_jobs.outbox(app.connect, table="later")
+        later = jobs.outbox(app.connect, table="later")
         app.do("insert into later (task, args) values ('send', '[2]')")
         until(lambda: sent == [1, 2])
         later.close()
-    with file_jobs.running() as runner:
+    with jobs.running() as runner:
         app.put(args="[3]")
         until(lambda: sent == [1, 2, 3])
         app.do("insert into later (task, args) values ('send', '[4]')")
@@ -753,18 +754,18 @@ def test_outboxes_are_delivered_while_a_runner_runs(
 
 
 def test_drain_delivers_first_and_what_tasks_put_there(
-    file_jobs: LiteJobs, app: Application, outbox: Outbox
+    jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
-    @file_jobs.task
+    @jobs.task
     def send(left: int) -> None:
         if left:
             app.put(args=json.dumps([left - 1]))
 
     app.put(args="[3]")
-    assert file_jobs.drain() == 4
+    assert jobs.drain() == 4
     app.put(args="[3]")
     with pytest.raises(LiteJobsError, match="still more to do"):
-        file_jobs.drain(limit=2)
+        jobs.drain(limit=2)
 
 
 # Load: several threads of an application on SQLAlchemy, while a runner runs
