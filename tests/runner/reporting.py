@@ -1,9 +1,10 @@
 """A program that reports its errors with Sentry's SDK.
 
-    python -m tests.runner.reporting TASK… [--warnings] [--threads N]
+    python -m tests.runner.reporting 'TASK… [--warnings] [--threads N]'…
 
-It prints the events that would be sent, as JSON. In a process of its own, since the SDK
-changes the standard library's logging and threads for good, as it does in a program.
+It prints the events that would be sent, as JSON: a list of each run, which has jobs of
+its own. In a process of its own, since the SDK changes the standard library's logging
+and threads for good, as it does in a program.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shlex
+import sys
 from typing import Any
 
 import sentry_sdk
@@ -21,8 +24,8 @@ from litejobs import LiteJobs, Retry, current
 from litejobs._runner.loop import Loop
 
 LONG = 30.0  # seconds after which what has not happened never will
+TRACEBACKS = logging.getLogger("litejobs.traceback")
 events: list[Any] = []
-jobs = LiteJobs(":memory:")
 
 
 class Kept(Transport):
@@ -38,56 +41,66 @@ def deep(attempt: int) -> None:
     raise LookupError(f"no answer to question {attempt}")
 
 
-@jobs.task(retry=Retry.constant(0, max_attempts=3))
-def ask() -> None:
-    if current().attempt < 3:
+def make() -> LiteJobs:
+    """Jobs in memory that fail in different ways."""
+    jobs = LiteJobs(":memory:")
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=3))
+    def ask() -> None:
+        if current().attempt < 3:
+            deep(current().attempt)
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    async def give_up() -> None:
         deep(current().attempt)
 
+    @jobs.task(max_attempts=1)
+    def report_itself() -> None:
+        try:
+            deep(1)
+        except LookupError as error:
+            sentry_sdk.capture_exception(error)
+            raise
 
-@jobs.task(retry=Retry.constant(0, max_attempts=2))
-async def give_up() -> None:
-    deep(current().attempt)
+    @jobs.task(max_attempts=9)
+    def crash() -> None: ...
 
-
-@jobs.task(max_attempts=1)
-def report_itself() -> None:
-    try:
-        deep(1)
-    except LookupError as error:
-        sentry_sdk.capture_exception(error)
-        raise
-
-
-@jobs.task(max_attempts=9)
-def crash() -> None: ...
+    return jobs
 
 
-def main() -> None:
+def reported(arguments: list[str]) -> list[Any]:
+    """The events of one run."""
     parser = argparse.ArgumentParser()
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--warnings", action="store_true")
     parser.add_argument("--threads", type=int, default=0)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     level = logging.WARNING if given.warnings else logging.ERROR
     sentry_sdk.init(
         dsn="https://key@example.invalid/1",
         transport=Kept(),
         integrations=[LoggingIntegration(event_level=level)],
     )
-    if given.warnings:
-        logging.getLogger("litejobs.traceback").setLevel(logging.DEBUG)
-    for name in given.tasks:
-        jobs.enqueue(name)
-    if "crash" in given.tasks:  # a runner that is gone has begun it
-        gone = Loop(jobs._store.database, 1, executors={"asyncio": 1})
-        gone.begin(jobs._registry.registrations())
-        gone.turn(gone.look(), slots=1)
-    if given.threads:
-        with jobs.running(threads=given.threads) as runner:
-            assert runner.wait_idle(LONG)
-    else:
-        jobs.drain()
-    print(json.dumps(events, default=str))
+    TRACEBACKS.setLevel(logging.DEBUG if given.warnings else logging.NOTSET)
+    events.clear()
+    with make() as jobs:
+        for name in given.tasks:
+            jobs.enqueue(name)
+        if "crash" in given.tasks:  # a runner that is gone has begun it
+            gone = Loop(jobs._store.database, 1, executors={"asyncio": 1})
+            gone.begin(jobs._registry.registrations())
+            gone.turn(gone.look(), slots=1)
+        if given.threads:
+            with jobs.running(threads=given.threads) as runner:
+                assert runner.wait_idle(LONG)
+        else:
+            jobs.drain()
+    return list(events)
+
+
+def main() -> None:
+    found = [reported(shlex.split(each)) for each in sys.argv[1:]]
+    print(json.dumps(found, default=str))
 
 
 if __name__ == "__main__":

@@ -12,30 +12,42 @@ from typing import Any
 import pytest
 
 from tests.libraries import needs
+from tests.waiting import MOST
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = needs("sentry_sdk")
 
 
-def reported(*arguments: str) -> list[dict[str, Any]]:
-    """The events of `tests.runner.reporting`."""
+RUNS = [pytest.param(" --threads 2", id="threads"), pytest.param("", id="drain")]
+ALL = [
+    *(f"ask give_up{runs}" for runs in (" --threads 2", "")),
+    *(f"ask give_up --warnings{runs}" for runs in (" --threads 2", "")),
+    "report_itself",
+    "crash --warnings",
+]
+Event = dict[str, Any]
+Events = dict[str, list[Event]]
+
+
+@pytest.fixture(scope="module")
+def events() -> Events:
+    """Those of each run of `tests.runner.reporting`."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.runner.reporting", *arguments],
+        [sys.executable, "-m", "tests.runner.reporting", *ALL],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=MOST,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    found: list[dict[str, Any]] = json.loads(ended.stdout)
-    return found
+    return dict(zip(ALL, json.loads(ended.stdout), strict=True))
 
 
-def shown(event: dict[str, Any]) -> tuple[str, str, list[str]]:
+def shown(event: Event) -> tuple[str, str, list[str]]:
     """What an event is grouped by: the exception's type, text and functions."""
     [error] = event["exception"]["values"]
     frames = error["stacktrace"]["frames"]
@@ -43,12 +55,11 @@ def shown(event: dict[str, Any]) -> tuple[str, str, list[str]]:
     return error["type"], error["value"], [each["function"] for each in frames]
 
 
-RUNS = [pytest.param(["--threads", "2"], id="threads"), pytest.param([], id="drain")]
-
-
 @pytest.mark.parametrize("runs", RUNS)
-def test_final_failure_is_one_event_with_its_exception(runs: list[str]) -> None:
-    [event] = reported("ask", "give_up", *runs)
+def test_final_failure_is_one_event_with_its_exception(
+    events: Events, runs: str
+) -> None:
+    [event] = events[f"ask give_up{runs}"]
     assert shown(event) == (
         "LookupError",
         "no answer to question 2",
@@ -61,29 +72,35 @@ def test_final_failure_is_one_event_with_its_exception(runs: list[str]) -> None:
 
 
 @pytest.mark.parametrize("runs", RUNS)
-def test_each_failed_attempt_is_one_event_where_warnings_are(runs: list[str]) -> None:
-    events = reported("ask", "give_up", "--warnings", *runs)
-    told = [(e["extra"]["task"], e["extra"]["attempt"], e["level"]) for e in events]
+def test_each_failed_attempt_is_one_event_where_warnings_are(
+    events: Events, runs: str
+) -> None:
+    found = events[f"ask give_up --warnings{runs}"]
+    told = [(e["extra"]["task"], e["extra"]["attempt"], e["level"]) for e in found]
     assert sorted(told) == [
         ("ask", 1, "warning"),
         ("ask", 2, "warning"),
         ("give_up", 1, "warning"),
         ("give_up", 2, "error"),
     ]
-    for event in events:
+    for event in found:
         extra = event["extra"]
         text = f"no answer to question {extra['attempt']}"
         assert shown(event) == ("LookupError", text, [extra["task"], "deep"])
 
 
-def test_what_the_task_has_reported_itself_is_not_reported_again() -> None:
-    [event] = reported("report_itself")
+def test_what_the_task_has_reported_itself_is_not_reported_again(
+    events: Events,
+) -> None:
+    [event] = events["report_itself"]
     assert "logger" not in event  # it is the task's own
     assert event["exception"]["values"][0]["type"] == "LookupError"
 
 
-def test_crash_is_an_event_although_there_is_no_exception() -> None:
-    [event] = reported("crash", "--warnings")
+def test_crash_is_an_event_although_there_is_no_exception(
+    events: Events,
+) -> None:
+    [event] = events["crash --warnings"]
     assert "exception" not in event
     assert event["extra"]["error_type"] == "ProcessDied"
     assert "ProcessDied: the process died" in event["logentry"]["formatted"]
