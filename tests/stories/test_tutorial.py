@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from litejobs import LiteJobs
 from tests.documents import Block, blocks_of
 from tests.libraries import needs
 from tests.servers.serving import ON_LINUX, UVICORN, Server
@@ -56,6 +57,11 @@ VARYING = [
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a shell and a terminal")
 
 
+def write(folder: Path, block: Block) -> None:
+    assert block.file is not None
+    (folder / block.file).write_text(block.text, encoding="utf-8")
+
+
 class Reader:
     """Follows the tutorial in a folder, at a terminal of 100 columns."""
 
@@ -76,10 +82,6 @@ class Reader:
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec {sys.executable}{options} "$@"\n')
             program.chmod(0o755)
-
-    def write(self, block: Block) -> None:
-        assert block.file is not None
-        (self.folder / block.file).write_text(block.text, encoding="utf-8")
 
     def run(self, line: str) -> str:
         """What the command prints, or the setting of a variable."""
@@ -120,48 +122,61 @@ def comparable(text: str) -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Reader, Done]:
-    """Who has come to the chapter about servers; the commands, and what they gave."""
-    folder = tmp_path_factory.mktemp("letters")
-    reader = Reader(folder, tmp_path_factory.mktemp("programs"))
+def followed(reader: Reader) -> Done:
+    """The commands before the chapter about servers, and what they gave."""
     done = []
     for block in BLOCKS:
         if block.section == SERVER:
             break
         if block.language != "console":
-            reader.write(block)
+            write(reader.folder, block)
             continue
         for command in block.commands:
             if command.line in INSTALLED:
                 assert command.output == ""
             else:
                 done.append((command.line, command.output, reader.run(command.line)))
-    return reader, done
+    return done
 
 
-def test_each_command_prints_what_is_shown(followed: tuple[Reader, Done]) -> None:
-    _, done = followed
+def test_each_command_prints_what_is_shown(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("letters")
+    done = followed(Reader(folder, tmp_path_factory.mktemp("programs")))
     assert len(done) > 20
     for line, shown, printed in done:
         assert comparable(printed) == comparable(shown), f"$ {line}\n{printed}"
 
 
+def met(folder: Path) -> None:
+    """There are as many jobs as were shown to the reader, and Ann's mailbox."""
+    (folder / "mailboxes" / "ann").mkdir(parents=True)
+    shown = "".join(
+        each.output
+        for block in BLOCKS
+        if block.language == "console" and block.section != SERVER
+        for each in block.commands
+    )
+    last = max(int(number) for number in re.findall(r"\bjob (\d+)\b", shown))
+    with LiteJobs(folder / "letters.db") as jobs:
+        for _ in range(last):
+            jobs.enqueue("welcome", {"name": "ann"}).cancel()
+
+
 @ON_LINUX
 @needs("fastapi")
 @needs("uvicorn")
-def test_the_server_answers_what_is_shown(followed: tuple[Reader, Done]) -> None:
-    reader, _ = followed
+def test_the_server_answers_what_is_shown(tmp_path: Path) -> None:
     commands = []
     for block in BLOCKS:
-        if block.section != SERVER:
-            continue
-        if block.language == "console":
+        if block.language != "console":
+            write(tmp_path, block)
+        elif block.section == SERVER:
             commands += [each for each in block.commands if each.line not in INSTALLED]
-        else:
-            reader.write(block)
+    met(tmp_path)
     assert commands.pop(0) == ("uvicorn server:app", "")
-    with Server(reader.folder, "server", *UVICORN, "--port={port}", "server:app") as it:
+    with Server(tmp_path, "server", *UVICORN, "--port={port}", "server:app") as it:
         for line, shown in commands:
             program, *options, address = shlex.split(line)
             path = address.removeprefix("localhost:8000")
