@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests.waiting import LONG, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+IMPORTED = [
+    "pytest",  # the main module, which each process has, too
+    *("dask.cli", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"),
+]
 AGES = 10 * LONG  # seconds: programs that import all of Dask are waited for
 
 
@@ -27,8 +32,8 @@ class Cluster:
         self._port = _free_port()
         self._started = 0
         self.address = f"tcp://127.0.0.1:{self._port}"
-        self.scheduler: subprocess.Popen[bytes] | None = None
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.scheduler: BaseProcess | None = None
+        self.workers: list[BaseProcess] = []
         self.start_scheduler()
         for _ in range(workers):
             self.start_worker()
@@ -38,7 +43,7 @@ class Cluster:
             *("scheduler", "--host", "127.0.0.1", "--port", str(self._port)), *options
         )
 
-    def start_worker(self, *options: str) -> subprocess.Popen[bytes]:
+    def start_worker(self, *options: str) -> BaseProcess:
         worker = self._start(
             *("worker", self.address, "--no-nanny", "--nthreads", str(self._threads)),
             *("--local-directory", str(self._folder), "--memory-limit", "0", *options),
@@ -48,36 +53,32 @@ class Cluster:
 
     def kill_scheduler(self) -> None:
         assert self.scheduler is not None
-        self.scheduler.kill()
-        self.scheduler.wait(AGES)
+        _end(self.scheduler)
 
     def suspend_scheduler(self) -> None:
         """It stands still, and its connections stay."""
         assert self.scheduler is not None
-        self.scheduler.send_signal(signal.SIGSTOP)
+        os.kill(self.scheduler.pid or 0, signal.SIGSTOP)
 
     def resume_scheduler(self) -> None:
         assert self.scheduler is not None
-        self.scheduler.send_signal(signal.SIGCONT)
+        os.kill(self.scheduler.pid or 0, signal.SIGCONT)
 
     def kill_worker(self, number: int = 0) -> None:
-        worker = self.workers.pop(number)
-        worker.kill()
-        worker.wait(AGES)
+        _end(self.workers.pop(number))
 
     def busy(self, ledger: list[list[str]]) -> int | None:
         """The number of a worker that runs an attempt, as its tasks have written."""
         runs = {process: word == "begins" for word, _, _, process in ledger}
         for number, worker in enumerate(self.workers):
-            if runs.get(str(worker.pid)) and worker.poll() is None:
+            if runs.get(str(worker.pid)) and worker.is_alive():
                 return number
         return None
 
     def close(self) -> None:
         for each in [*self.workers, self.scheduler]:
             if each is not None:
-                each.kill()
-                each.wait(AGES)
+                _end(each)
 
     def wait_for_workers(self, count: int) -> None:
         """So many are there, as the scheduler sees it."""
@@ -86,16 +87,43 @@ class Cluster:
         with Client(self.address, set_as_default=False, timeout=AGES) as client:
             client.wait_for_workers(count, timeout=AGES)
 
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, *arguments: str) -> BaseProcess:
         self._started += 1
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        with (self._folder / f"dask-{self._started}.log").open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "dask", *arguments, "--no-dashboard"],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
-            )
+        log = self._folder / f"dask-{self._started}.log"
+        return _dask([*arguments, "--no-dashboard"], log)
+
+
+def _dask(arguments: list[str], log: Path) -> BaseProcess:
+    """The command has begun, in a process that has all of Dask imported.
+
+    It is a fork of one that has done nothing else: to import it anew takes a second.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    process = context.Process(target=_run, args=(arguments, str(log)), daemon=True)
+    sys.path.insert(0, str(ROOT))  # it is given this path, and finds this module there
+    try:
+        process.start()
+    finally:
+        sys.path.remove(str(ROOT))
+    return process
+
+
+def _run(arguments: list[str], log: str) -> None:
+    """As `python -m dask` does."""
+    from dask.cli import run_cli
+
+    file = os.open(log, os.O_WRONLY | os.O_CREAT)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    sys.argv = ["dask", *arguments]
+    run_cli()
+
+
+def _end(process: BaseProcess) -> None:
+    process.kill()
+    process.join(AGES)
+    assert not process.is_alive()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -20,6 +19,7 @@ from litejobs.executors import Dask
 from tests.executors import clusters, dask_tasks
 from tests.executors.clusters import AGES, Cluster, in_the_end
 from tests.libraries import needs
+from tests.programs import Program
 from tests.waiting import Times
 
 pytestmark = [
@@ -415,12 +415,10 @@ if __name__ == "__main__":
     threading.Event().wait()
 """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    runner = subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}
-    )
-    in_the_end(lambda: count(ledger, "begins"))
-    runner.kill()
-    runner.wait(AGES)
+    env = {**os.environ, "PYTHONPATH": path}
+    with Program([sys.executable, "-c", program], env=env) as runner:
+        in_the_end(lambda: count(ledger, "begins"))
+        runner.kill()
     jobs = make(Dask(cluster.address))
     held = jobs.get(1)
     in_the_end(lambda: len(held.attempts) == 2)
