@@ -26,18 +26,15 @@ def check(*command: str) -> None:
 
 
 @needs("mypy")
-def test_sample_of_users_code_type_checks() -> None:
-    """Every expectation in the sample holds, the wrong calls included."""
+def test_sample_of_users_code_type_checks_and_coroutines_are_awaitable() -> None:
+    """Every expectation in the sample holds, the wrong calls included.
+
+    Coroutines are called directly, too. It is one run, which reads litejobs once.
+    """
     check(
-        *("-m", "mypy", "--strict", "--warn-unused-ignores"),
-        *("--cache-dir", NOWHERE, str(HERE / "typing_sample.py")),
+        *("-m", "mypy", "--strict", "--warn-unused-ignores", "--cache-dir", NOWHERE),
+        *(str(HERE / "typing_sample.py"), str(ASYNCIO)),
     )
-
-
-@needs("mypy")
-def test_coroutines_are_awaitable_for_mypy() -> None:
-    """Called directly, too; `--strict` beside the sample above."""
-    check("-m", "mypy", "--strict", "--cache-dir", NOWHERE, str(ASYNCIO))
 
 
 @needs("ty")
