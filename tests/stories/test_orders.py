@@ -25,13 +25,17 @@ OPTIONS = [
     *("-W", "error", "-W", "ignore:Using `httpx`", "-W", "ignore:Module already"),
 ]
 
-# Twice in one process, with the same modules, and no thread is left behind.
+# Those in which most of the application runs.
+PART = ["tests/test_faults.py", "tests/test_server.py", "tests/test_with_unittest.py"]
+
+# Again in one process, with the same modules, and no thread is left behind.
 TWICE = """
 import sys, threading, pytest
 
 before = set(threading.enumerate())
-for _ in range(2):
-    if pytest.main(sys.argv[1:]):
+again = sys.argv.index("AGAIN")
+for given in sys.argv[1:again], [*sys.argv[1:again], *sys.argv[again + 1:]]:
+    if pytest.main(given):
         sys.exit("the suite fails")
 new = set(threading.enumerate()) - before
 for each in new:
@@ -65,19 +69,34 @@ def passed(folder: Path, *command: str) -> list[int]:
     ]
 
 
-def test_its_suite_passes_in_two_processes_at_once(folder: Path) -> None:
+HOW_MUCH = pytest.mark.parametrize(
+    ("part", "least"),
+    [
+        pytest.param(PART, 7, id="part"),
+        pytest.param([], 20, id="all", marks=pytest.mark.torture),
+    ],
+)
+
+
+@HOW_MUCH
+def test_its_suite_passes_in_two_processes_at_once(
+    folder: Path, part: list[str], least: int
+) -> None:
     before = sorted(folder.rglob("*.db*"))
-    [count] = passed(folder, "-m", "pytest", *OPTIONS, "-n", "2")
-    assert count >= 20
+    [count] = passed(folder, "-m", "pytest", *OPTIONS, "-n", "2", *part)
+    assert count >= least
     # No test has touched the file of the application.
     assert sorted(folder.rglob("*.db*")) == before == []
 
 
+@HOW_MUCH
 def test_its_suite_passes_twice_in_one_process_and_leaves_no_thread(
-    folder: Path,
+    folder: Path, part: list[str], least: int
 ) -> None:
-    first, second = passed(folder, "-c", TWICE, *OPTIONS)
-    assert first == second >= 20
+    first, second = passed(folder, "-c", TWICE, *OPTIONS, "AGAIN", *part)
+    assert first >= 20
+    assert second >= least
+    assert part or first == second
     assert sorted(folder.rglob("*.db*")) == []
 
 
