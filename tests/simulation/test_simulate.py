@@ -972,7 +972,7 @@ def test_it_is_drawn(jobs: LiteJobs, clock: Any, tmp_path: Path, kind: str) -> N
     found.plot(path)
     begins = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[kind]
     assert path.read_bytes().startswith(begins)
-    first = path.read_bytes()
-    found.plot(path)
     if kind == "svg":
+        first = path.read_bytes()
+        found.plot(path)
         assert path.read_bytes() == first

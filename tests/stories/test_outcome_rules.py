@@ -187,7 +187,7 @@ def with_requests(url: str) -> str:
 def with_httpx(url: str) -> str:
     import httpx
 
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, verify=False) as client:
         return client.get(url).raise_for_status().text
 
 

@@ -505,7 +505,7 @@ def with_requests(url: str) -> None:
 def with_httpx(url: str) -> None:
     import httpx
 
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, verify=False) as client:
         client.get(url).raise_for_status()
 
 
@@ -513,7 +513,7 @@ def with_async_httpx(url: str) -> None:
     import httpx
 
     async def get() -> None:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
             (await client.get(url)).raise_for_status()
 
     asyncio.run(get())
