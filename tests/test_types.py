@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.libraries import needs
+from tests.waiting import MOST
 
 HERE = Path(__file__).parent
 ASYNCIO = HERE / "typing_asyncio.py"
@@ -20,6 +21,7 @@ def check(*command: str) -> None:
         capture_output=True,
         text=True,
         cwd=HERE.parent,
+        timeout=MOST,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

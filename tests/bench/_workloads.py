@@ -306,7 +306,7 @@ def hearing(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
             for _ in range(sizes.other):
                 time.sleep(sizes.other_seconds + moments.uniform(0.01, 0.11))
                 begun = other.insert()
-                seconds.append(arrived.get() - begun)
+                seconds.append(arrived.get(timeout=PATIENCE) - begun)
         finally:
             stream.close()
             hearing_it.join()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +14,7 @@ from typing import IO, Any
 import pytest
 
 from litejobs import LiteJobs
+from tests.waiting import MOST
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +56,18 @@ class Reloading:
             stderr=subprocess.PIPE,
             text=True,
         )
+        # Who waits for what it never says waits for its end.
+        self.limit = threading.Timer(MOST, self.process.kill)
+        self.limit.daemon = True
+        self.limit.start()
         self.jobs = LiteJobs(folder / "jobs.db")
+
+    def end(self) -> None:
+        """It was killed, and its child, which has its pipes, too, ends by itself."""
+        self.limit.cancel()
+        self.jobs.close()
+        self.process.kill()
+        self.process.communicate(timeout=MOST)
 
     def write(self, word: str, text: str = "WORD = {!r}\n") -> None:
         """As editors do: another file takes the name."""
@@ -90,9 +103,7 @@ def reloading(tmp_path: Path) -> Iterator[Any]:
 
     yield start
     for each in started:
-        each.jobs.close()
-        each.process.kill()  # its child ends by itself
-        each.process.communicate()
+        each.end()
 
 
 @pytest.mark.parametrize("changes", [2, pytest.param(10, marks=pytest.mark.torture)])
@@ -187,7 +198,5 @@ def test_refusal_ends_it(reloading: Any, tmp_path: Path) -> None:
         assert "already runs the jobs of jobs.db" in second.logged("Error: ")
         assert second.process.wait(60) == 1
     finally:
-        second.jobs.close()
-        second.process.kill()
-        second.process.communicate()
+        second.end()
     assert first.process.poll() is None
