@@ -30,6 +30,7 @@ from tests.sql.fixture import (
     as_new,
     lent,
     on_apsw,
+    watched,
 )
 
 NEW_OPERATION = (
@@ -132,13 +133,14 @@ def db(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]
     """One of the clients, in turn: all that is said here takes long to be prepared.
 
     What is held by a clock is told to both kinds of apsw (`held`), and random lives
-    hold equal what recursive triggers do. Only apsw is watched, so that each trigger is
-    seen to act whichever test has which client.
+    hold equal what recursive triggers do. Both are watched here, so that each trigger
+    is seen to act whichever test has which client.
     """
     every = request.config.getoption("every_client")
     names = sorted(clients) if every else HELD
-    number = zlib.crc32(request.node.nodeid.encode()) % len(names)
-    with as_new(clients[names[number]]) as found:
+    name = names[zlib.crc32(request.node.nodeid.encode()) % len(names)]
+    watching = watched if name == "apsw-recursive" else contextlib.nullcontext
+    with as_new(clients[name]) as found, watching(found):
         yield found
 
 
