@@ -15,6 +15,7 @@ from litejobs import LiteJobs
 from litejobs._storage.ear import ear_of
 from litejobs.errors import ConfigurationError, EventsLost, LiteJobsError
 from tests.control.test_events import elsewhere, told
+from tests.rows import for_each
 from tests.waiting import LONG, Gate, Times, eventually
 
 
@@ -312,7 +313,7 @@ def test_who_ends_by_a_loss_goes_on_behind_it(file_jobs: LiteJobs, text: str) ->
 # What is given ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", "\ud800", 5, b"mail"])
+@for_each("name", ["", "x" * 201, "a\0b", "\ud800", 5, b"mail"])
 def test_a_callback_is_refused_a_name_that_no_cursor_has(
     jobs: LiteJobs, name: Any
 ) -> None:
@@ -321,14 +322,14 @@ def test_a_callback_is_refused_a_name_that_no_cursor_has(
     assert jobs._companions.subscriptions == []
 
 
-@pytest.mark.parametrize("place", [0.5, -1, "1", True, float("nan")])
+@for_each("place", [0.5, -1, "1", True, float("nan")])
 def test_a_cursor_is_moved_to_a_whole_number(jobs: LiteJobs, place: Any) -> None:
     jobs.events(cursor="mail").close()
     with pytest.raises(ConfigurationError, match="is not the id of an event"):
         jobs.cursors.move("mail", after=place)
 
 
-@pytest.mark.parametrize("timeout", [None, "5", True, float("nan")])
+@for_each("timeout", [None, "5", True, float("nan")])
 def test_a_wait_for_a_job_has_a_length(jobs: LiteJobs, timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match="is not a time to wait"):
         jobs.find(unique_key="photo", timeout=timeout)

@@ -17,6 +17,7 @@ from litejobs._runner.loop import Agenda, Loop
 from litejobs._runner.outlook import Outlook
 from litejobs._storage.runner_lock import lock_of
 from litejobs.testing import held_clock, hold_clock, release_clock
+from tests.rows import for_each
 from tests.waiting import LONG, Gate, Times, eventually
 
 OK = '{"status":"ok","result":null}'
@@ -153,7 +154,7 @@ def test_what_is_due_by_time_is_looked_for(watched: Watched) -> None:
     assert watched.looks == 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     "seen",
     [
         {"alive": 0},
@@ -164,20 +165,19 @@ def test_what_is_due_by_time_is_looked_for(watched: Watched) -> None:
         {"retain": 1},
         {"clock_went_back": 1},
     ],
-    ids=str,
 )
 def test_where_anything_was_to_be_done_it_looks(
     watched: Watched, seen: dict[str, int]
 ) -> None:
-    watched.seen = seen
+    watched.seen, watched.looks = seen, 0
     watched.outlook.look(settles=False)
     watched.outlook.look(settles=True)
     assert watched.looks == 2
 
 
-@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+@for_each("step_ms", [-3_600_000, 3_600_000])
 def test_where_the_clock_was_set_it_looks(watched: Watched, step_ms: int) -> None:
-    watched.behind = step_ms
+    watched.behind, watched.looks = step_ms, 0
     watched.outlook.look(settles=False)
     watched.outlook.look(settles=True)
     assert watched.looks == 2

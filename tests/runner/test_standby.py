@@ -25,6 +25,7 @@ from litejobs._process import role
 from litejobs._storage import byte_locks
 from litejobs.errors import ConfigurationError, NotADatabase, RunnerActive
 from tests.programs import Program
+from tests.rows import for_each
 from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -247,8 +248,8 @@ def test_queues_that_the_runner_does_not_run_are_told(objects: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("columns", "words"),
+@for_each(
+    "columns, words",
     [
         ("(pid, tasks) values (1, '{}')", "litejobs_standby_tasks_are_a_list"),
         ("(pid, tasks) values (1, 'x')", "litejobs_standby_tasks_are_a_list"),
@@ -261,15 +262,15 @@ def test_queues_that_the_runner_does_not_run_are_told(objects: Any) -> None:
     ],
 )
 def test_standby_that_cannot_be_is_refused(
-    objects: Any, columns: str, words: str
+    jobs: LiteJobs, columns: str, words: str
 ) -> None:
-    with objects().transaction() as db:
+    with jobs.transaction() as db:
         with pytest.raises(apsw.ConstraintError, match=words):
             db.execute(f"insert into litejobs_standby {columns}")
 
 
-def test_runner_hands_over_in_known_ways_only(objects: Any) -> None:
-    with objects().transaction() as db:
+def test_runner_hands_over_in_known_ways_only(jobs: LiteJobs) -> None:
+    with jobs.transaction() as db:
         with pytest.raises(apsw.ConstraintError, match="litejobs_runner_hand_over"):
             db.execute("insert into litejobs_runner (hand_over) values (3)")
 
