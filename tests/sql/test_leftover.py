@@ -586,7 +586,7 @@ def test_deleting_one_job_costs_the_same_however_many_lanes_there_are(
 
     costs = []
     for lanes in (10, 300):
-        db = on_apsw(traced=False)
+        db = lent()
         columns = {"concurrency_key": "{0}", "circuit": "{0}", shared: "one"}
         db.serve("a", **{each: columns[each] for each in columns if each})
         db.execute(
