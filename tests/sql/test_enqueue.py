@@ -10,7 +10,7 @@ import pytest
 
 from litejobs._definitions import columns as _columns
 from litejobs._storage import statements
-from tests.rows import for_each
+from tests.rows import for_each, in_turn
 from tests.sql.fixture import (
     CLIENTS,
     FINISHED,
@@ -379,12 +379,24 @@ def no_history(db: Sql, how: str, history: str) -> None:
     assert db.execute("select * from litejobs_job") == []
 
 
-@for_each("state", STATES)
-@for_each(
-    "how",
-    ["insert", "insert or replace", "insert or ignore", "insert or fail", "replace"],
-)
+OVER = ("insert", "insert or replace", "insert or ignore", "insert or fail", "replace")
+
+
+@for_each("how, state", in_turn(OVER, STATES))
 def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
+    refuses_an_id_that_is_taken(db, how, state)
+
+
+@pytest.mark.torture
+@for_each("state", STATES)
+@for_each("how", OVER)
+def test_an_id_that_is_taken_is_refused_in_any_way(
+    db: Sql, how: str, state: str
+) -> None:
+    refuses_an_id_that_is_taken(db, how, state)
+
+
+def refuses_an_id_that_is_taken(db: Sql, how: str, state: str) -> None:
     db.serve("a")
     job = db.job_in(state)
     before = db.content("litejobs_job")
@@ -550,11 +562,26 @@ def test_what_the_triggers_meet_first_the_constraints_refuse_too(db: Sql) -> Non
 # Unique keys --------------------------------------------------------------------------
 
 
-@for_each("state", ["scheduled", *WAITING[1:], "processing"])
-@for_each("how", ["insert", "insert or replace", "insert or ignore", "replace"])
+UNFINISHED = (*WAITING, "processing")
+
+
+@for_each("how, state", in_turn(OVER, UNFINISHED))
 def test_a_second_unfinished_job_of_a_key_is_dropped(
     db: Sql, how: str, state: str
 ) -> None:
+    drops_a_second_unfinished_job(db, how, state)
+
+
+@pytest.mark.torture
+@for_each("state", UNFINISHED)
+@for_each("how", OVER)
+def test_a_second_unfinished_job_of_a_key_is_dropped_in_any_way(
+    db: Sql, how: str, state: str
+) -> None:
+    drops_a_second_unfinished_job(db, how, state)
+
+
+def drops_a_second_unfinished_job(db: Sql, how: str, state: str) -> None:
     db.serve("a")
     job = db.job_in(state, unique_key="k")
     before = db.content("litejobs_job")

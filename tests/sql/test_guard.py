@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -111,11 +112,23 @@ def served(db: Sql) -> Iterator[Sql]:
 # The state diagram --------------------------------------------------------------------
 
 
-@for_each("old", STATES)
-@for_each("how", UPDATES)
+@for_each("how, old", in_turn(UPDATES, STATES))
 def test_a_plain_update_makes_only_the_moves_of_the_diagram(
     served: Sql, how: str, old: str
 ) -> None:
+    makes_only_the_moves_of_the_diagram(served, how, old)
+
+
+@pytest.mark.torture
+@for_each("old", STATES)
+@for_each("how", UPDATES)
+def test_a_plain_update_makes_only_the_moves_of_the_diagram_in_any_way(
+    served: Sql, how: str, old: str
+) -> None:
+    makes_only_the_moves_of_the_diagram(served, how, old)
+
+
+def makes_only_the_moves_of_the_diagram(served: Sql, how: str, old: str) -> None:
     job = served.job_in(old)
     for new in STATES:
         served.execute("savepoint before")
@@ -318,12 +331,27 @@ def test_a_job_whose_attempt_is_closed_keeps_its_number_and_its_attempt(
     assert served.moves(job)[-1][:2] == ("processing", "completed")
 
 
-@for_each("how", UPDATES)
-@for_each("attempt", ["its last", 1, 3, None, 77])
+NOT_ITS_OWN: list[Any] = ["its last", 1, 3, None, 77]
+"""1 is closed, 3 is open, both of other jobs; its own last one is closed, too."""
+
+
+@for_each("how, attempt", in_turn(UPDATES, NOT_ITS_OWN))
 def test_no_job_in_line_starts_with_an_attempt_that_is_not_its_own(
     served: Sql, how: str, attempt: str | int | None
 ) -> None:
-    """1 is closed, 3 is open, both of other jobs; its own last one is closed, too."""
+    does_not_start(served, how, attempt)
+
+
+@pytest.mark.torture
+@for_each("how", UPDATES)
+@for_each("attempt", NOT_ITS_OWN)
+def test_no_job_in_line_starts_with_an_attempt_that_is_not_its_own_in_any_way(
+    served: Sql, how: str, attempt: str | int | None
+) -> None:
+    does_not_start(served, how, attempt)
+
+
+def does_not_start(served: Sql, how: str, attempt: str | int | None) -> None:
     served.job_in("completed")
     job = served.job_in("failed")
     served.job_in("processing")
@@ -1105,16 +1133,34 @@ def test_every_table_that_gives_numbers_is_known(db: Sql) -> None:
     assert set(numbering(db)) == NUMBERED.keys() | ONES
 
 
-@for_each("table", NUMBERED)
-@for_each(
-    "how",
-    ["insert", "insert or replace", "insert or ignore", "insert or fail", "upsert"],
+INSERTS = (
+    "insert",
+    "insert or replace",
+    "insert or ignore",
+    "insert or fail",
+    "upsert",
 )
-def test_no_number_uses_up_the_others(numbered: Sql, table: str, how: str) -> None:
+
+
+@for_each("how, table", in_turn(INSERTS, [*NUMBERED]))
+def test_no_number_uses_up_the_others(numbered: Sql, how: str, table: str) -> None:
     """After the largest number there is none for others, or it is any.
 
     SQLite remembers one that is ignored because of a constraint, too.
     """
+    uses_up_no_others(numbered, how, table)
+
+
+@pytest.mark.torture
+@for_each("table", NUMBERED)
+@for_each("how", INSERTS)
+def test_no_number_uses_up_the_others_in_any_way(
+    numbered: Sql, how: str, table: str
+) -> None:
+    uses_up_no_others(numbered, how, table)
+
+
+def uses_up_no_others(numbered: Sql, how: str, table: str) -> None:
     verb = "insert" if how == "upsert" else how
     end = " on conflict do nothing" if how == "upsert" else ""
     row = given(table)
