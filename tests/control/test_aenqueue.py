@@ -20,6 +20,7 @@ import litejobs
 from litejobs import LiteJobs
 from litejobs._process.aside import MOST, threads
 from litejobs.errors import Closed, ConstraintViolated, JobExists
+from tests.programs import exit_code_of
 from tests.waiting import Sizes, eventually
 
 LONG = 60.0
@@ -414,7 +415,7 @@ def test_a_child_is_refused_what_its_parent_was_just_asked_for(
                     code = 0 if asyncio.run(ask(1)) == "ForkedProcess" else 2
                 finally:
                     os._exit(code)
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            status = exit_code_of(child)
         return await waiting, status
 
     assert asyncio.run(parent()) == ("Job", 0)

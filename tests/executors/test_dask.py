@@ -415,8 +415,8 @@ if __name__ == "__main__":
     threading.Event().wait()
 """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "PYTHONPATH": path}
-    with Program([sys.executable, "-c", program], env=env) as runner:
+    command = [sys.executable, "-c", program]
+    with Program(command, env={**os.environ, "PYTHONPATH": path}) as runner:
         in_the_end(lambda: count(ledger, "begins"))
         runner.kill()
     jobs = make(Dask(cluster.address))

@@ -27,6 +27,7 @@ from litejobs._tasks.current import Assignment, Current
 from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
 from litejobs.executors import Processes, Work
 from tests.executors import process_tasks
+from tests.programs import Program
 from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -420,24 +421,23 @@ where = jobs.task(name="where", executor="cpu")(process_tasks.where.function)
 jobs.start(threads=1)
 job = hang.enqueue()
 pid = where.enqueue().result(timeout=60)[0]
-while not job.progress:
+while not job.progress and job.state in ("pending", "processing"):
     time.sleep(0.01)
 print(pid, job.snapshot().progress_message, flush=True)
 sys.stdin.read()
 """
-    runner = subprocess.Popen(
+    with Program(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    )
-    with runner:
+    ) as runner:
         assert runner.stdout is not None
         idle, busy, *children = map(int, runner.stdout.readline().split())
         assert is_alive(idle)
         assert is_alive(busy)
         runner.kill()
-        runner.wait()
+        runner.wait(LONG)
         eventually(lambda: not (is_alive(idle) or is_alive(busy)))
     for child in children:
         if is_alive(child):

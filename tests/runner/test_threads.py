@@ -26,6 +26,7 @@ from litejobs._process.program_end import Guardian
 from litejobs._runner import pool as _pool
 from litejobs._runner.pool import DaemonPool, WakeUp, WorkItem
 from litejobs.errors import ForkedProcess, TaskCancelled, TaskTimeout
+from tests.programs import exit_code_of
 
 ROOT = Path(__file__).parents[2]
 LONG = 30  # seconds: how long a test waits for what must happen; never used up
@@ -834,10 +835,10 @@ def test_forked_child_does_not_mistake_a_new_thread_for_a_worker(
         if child == 0:
             known = {threading.get_ident()} == set(interrupts.worker_of)
             os._exit(0 if known else 1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return exit_code_of(child)
 
     assert pool.submit(fork).result(LONG) == 0
     child = os.fork()
     if child == 0:
         os._exit(len(interrupts.worker_of))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert exit_code_of(child) == 0
