@@ -27,7 +27,7 @@ from litejobs._process.sizes import other_sizes
 from litejobs._process.timing import TIMES, other_times
 from litejobs._storage import statements
 from tests.libraries import skip_where_missing
-from tests.waiting import Sizes, Times
+from tests.waiting import MOST, Sizes, Times
 
 pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 
@@ -89,6 +89,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     # What tests print is caught later; there threads are to be seen all the same.
     config.stash[STDERR] = os.dup(2)
+    if hasattr(config, "workerinput") and hasattr(os, "register_at_fork"):
+        # A child has the pipe by which this process tells of its tests. Whoever reads
+        # that waits for the child, too: for ever, if it waits for a lock that a thread
+        # had which is not there.
+        end_soon = functools.partial(signal.alarm, MOST)
+        os.register_at_fork(after_in_child=end_soon)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell has begun this in the background; programs of tests would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)

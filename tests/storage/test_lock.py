@@ -33,7 +33,8 @@ from litejobs.errors import (
     ReadOnlyDatabase,
     RunnerActive,
 )
-from tests.storage.children import begun, ended, in_child
+from tests.programs import exit_code_of
+from tests.storage.children import begun, in_child
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -289,7 +290,7 @@ def test_forked_child_waits_for_its_parents_lock_and_gets_it(
     assert os.read(ready, 1) == b"x"
     assert lock.confirm()
     lock.release()
-    assert ended(child) == 1
+    assert exit_code_of(child) == 1
     assert lock.acquire()
     os.close(ready)
 
