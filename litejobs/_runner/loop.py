@@ -375,7 +375,7 @@ class Loop:
         decided: Rows = []
         plans = self._plans() if agenda.plan else []
         self.found_due = False
-        with self._database.transaction(TIMES.turn_patience) as db:
+        with self._database.transaction(TIMES.turn_patience, keeps_schema=True) as db:
             if agenda.clock_went_back:
                 # Before settling: waits that are planned now must not be moved back.
                 decided = _tick(db, tick)

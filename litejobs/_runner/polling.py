@@ -66,18 +66,20 @@ class Polling:
         if self._is_hinted and quiet >= TIMES.hint_holds:
             # It was a commit of our own that it told of.
             self._is_hinted, self._poll_interval = False, TIMES.listening
-        longest = TIMES.idle_poll
+        least, longest = self._poll_interval, TIMES.idle_poll
+        is_alone = runs and least >= TIMES.listening
+        if is_alone or not (has_room or self._is_hinted):
+            # With the next end, or what this process enqueues, the loop looks anyway.
+            least = TIMES.poll
         # While something runs the first to commit are we ourselves, when it ends: a
         # hint would tell of that.
         after = TIMES.listening * (BUSY if runs or not has_room else 1)
         if self.watch is not None and quiet > after and self.watch.listen():
             longest = TIMES.safe_poll
         elif quiet < BRISK and has_room:
-            return self._poll_interval
+            return least
         if runs:
             longest = TIMES.poll
-        is_soon = has_room or self._is_hinted
-        least = self._poll_interval if is_soon else TIMES.poll
         return min(max(least, quiet / SLOWING), longest)
 
     def reset(self, briskness: float) -> None:

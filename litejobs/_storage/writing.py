@@ -63,11 +63,14 @@ class Writing(Transactions, abc.ABC):
         super().__init__(path, durability, allow_network=allow_network, as_is=as_is)
 
     @contextlib.contextmanager
-    def transaction(self, patience: float = -1) -> Iterator[apsw.Connection]:
+    def transaction(
+        self, patience: float = -1, *, keeps_schema: bool = False
+    ) -> Iterator[apsw.Connection]:
         """An immediate transaction on the writer, committed at the end of the block.
 
         Inside another transaction of the same thread (and coroutine) the block joins
-        it, as a savepoint. An exception rolls everything back.
+        it, as a savepoint. An exception rolls everything back. One that *keeps_schema*
+        says nothing that could change it, so the next one need not look at it.
 
         Raises:
             DatabaseBusy: Another connection kept the write lock past the busy timeout,
@@ -102,6 +105,8 @@ class Writing(Transactions, abc.ABC):
                     self._rollback()
                     raise
                 self._commit()
+                if keeps_schema:
+                    self._version_seen = self._version_known
             for listener in self._listeners:
                 listener()
 

@@ -544,15 +544,16 @@ def test_looks_are_brisk_only_where_others_have_committed(
     looks = runner_of(jobs, threads=1, grace=1)._polling
     assert looks.look()
 
-    def pause_after_turn() -> float:
+    def pause_after_turn(*, runs: bool = True) -> float:
         looks.reset_after_turn()
-        return looks.pause(runs=True, has_room=True)
+        return looks.pause(runs=runs, has_room=True)
 
     # What this process writes it need not look for.
     now[0] += polling.BRISK
     jobs.enqueue("double", [1])
     assert not looks.look()
-    assert pause_after_turn() == TIMES.listening
+    assert pause_after_turn() == TIMES.poll
+    assert pause_after_turn(runs=False) == TIMES.listening
     with contextlib.closing(apsw.Connection(jobs.path)) as other:
         other.execute("insert into litejobs_job (task, args) values ('double', '[1]')")
     assert looks.look()
@@ -560,7 +561,7 @@ def test_looks_are_brisk_only_where_others_have_committed(
     now[0] += polling.BRISK / 2
     assert pause_after_turn() == TIMES.brisk_poll
     now[0] += polling.BRISK / 2
-    assert pause_after_turn() == TIMES.listening
+    assert pause_after_turn() == TIMES.poll
 
 
 def test_what_runs_on_an_executor_leaves_its_room_to_threads(jobs: LiteJobs) -> None:
