@@ -96,7 +96,7 @@ def few_jobs_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 # `memory-drain` finds out too.
 MORE = {
     *("processes", "processes-eight", "processes-pool"),
-    *("processes-burn", "processes-burn-two", "memory"),
+    *("processes-burn", "processes-burn-three", "processes-burn-two", "memory"),
 }
 
 
@@ -118,7 +118,7 @@ def in_one_process(measures: Any) -> Any:
 def shortened(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> Workload:
     """One pair of it, in one process where it is about those."""
     monkeypatch.setattr(_cli, "CLIENTS", 1)
-    monkeypatch.setattr(_executors, "ONE_MORE", 1)
+    monkeypatch.setattr(_executors, "TWICE", 1)
     subject, reference = map(in_one_process, (workload.subject, workload.reference))
     return attrs.evolve(
         workload,
