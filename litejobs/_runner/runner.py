@@ -564,10 +564,12 @@ class Runner:
                     return True
                 if left <= 0:
                     return False
-            # As a rule the loop answers; so whoever has waited long looks more seldom.
-            pause = min(max(TIMES.poll, (now - began) / SELDOM), LONGEST)
+            pause = TIMES.poll
             if self._in_step.applies:
                 pause = TIMES.held_poll
+            elif self._role == "runner":
+                # As a rule the loop answers; so whoever has waited long looks rarely.
+                pause = min(max(pause, (now - began) / SELDOM), LONGEST)
             question, is_answered = self._idle.wait(question, min(pause, left))
             if is_answered:
                 return True
@@ -933,10 +935,12 @@ class Runner:
         if self._tidings:
             left = min(left, self._tidings.wait())
         until = RealTime.monotonic() + left
-        runs, has_room = bool(self._running), self._has_any_room()
+        has_room = self._has_any_room()
         self._waits = True
         try:
             while (left := until - RealTime.monotonic()) > 0:
+                # A thread that enqueues may begin one meanwhile, and need not tell.
+                runs = bool(self._running)
                 pause = self._polling.pause(runs=runs, has_room=has_room)
                 if self._wake.wait(min(pause, left)):
                     self._polling.reset_after_wake()

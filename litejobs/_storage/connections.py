@@ -255,7 +255,7 @@ class Connections(CommitListeners):
         self._execute = self._writer.cursor().execute
         if self._go_on is not None:
             self._writer.set_busy_handler(self._go_on)
-        self._version_seen = self._schema_seen = -1
+        self._version_seen = self._version_known = self._schema_seen = -1
         self._asleep = False
         for listener in self._awake:
             listener()

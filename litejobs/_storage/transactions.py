@@ -79,8 +79,8 @@ class Transactions(Connections):
         """
         version = self._writer.data_version()
         if version != self._version_known:
-            self._version_known = version
             self._others_seen += 1
+            self._version_known = version
         return version
 
     def _check_schema(self) -> None:

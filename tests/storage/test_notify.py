@@ -27,8 +27,9 @@ from litejobs._runner.runner import Runner
 from litejobs._storage import change_hints
 from litejobs._storage.change_hints import Watch
 from litejobs.testing import hold_clock, release_clock
+from tests.programs import exit_code_of
 from tests.runner.runners import runner_of
-from tests.waiting import Times, eventually
+from tests.waiting import Gate, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 30.0  # seconds: how long a test waits for what must happen; never used up
@@ -562,6 +563,55 @@ def test_looks_are_brisk_only_where_others_have_committed(
     assert pause_after_turn() == TIMES.brisk_poll
     now[0] += polling.BRISK / 2
     assert pause_after_turn() == TIMES.poll
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_commit_of_others_while_the_file_is_closed_for_a_fork_is_seen(
+    jobs: LiteJobs,
+) -> None:
+    """A connection that is opened anew counts from the same number."""
+    database = jobs.open()._store.database
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert exit_code_of(child) == 0
+
+    fork()
+    database.look_for_others()
+    for _ in range(2):
+        seen = database.others_seen
+        fork()
+        with contextlib.closing(apsw.Connection(jobs.path)) as other:
+            other.execute("insert into litejobs_job (task) values ('double')")
+        assert database.look_for_others() > seen
+
+
+def test_what_is_begun_while_the_loop_waits_has_it_look_as_often_as_any(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    jobs.task(gate, name="wait")
+    asked: list[bool] = []
+    pause = polling.Polling.pause
+
+    def noted(self: polling.Polling, *, runs: bool, has_room: bool) -> float:
+        asked.append(runs)
+        return pause(self, runs=runs, has_room=has_room)
+
+    monkeypatch.setattr(polling.Polling, "pause", noted)
+    with jobs.running(threads=2) as runner:
+        jobs.enqueue("double", [1])  # a thread is there then, and takes the next one
+        assert runner.wait_idle(LONG)
+        number = len(asked)
+        eventually(lambda: len(asked) > number)
+        jobs.enqueue("wait")
+        eventually(lambda: runner._running)
+        number = len(asked)
+        eventually(lambda: len(asked) > number)
+        assert asked[number]
+        gate.go.set()
 
 
 def test_what_runs_on_an_executor_leaves_its_room_to_threads(jobs: LiteJobs) -> None:
