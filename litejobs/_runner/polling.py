@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
 SLOWING = 4  # the looks become rarer with time: one each fourth of it
 BUSY = 2.5  # times as late a hint is asked for where something runs
-BRISK = 0.2  # seconds after something was done for which looks are that brisk
+BRISK = 0.2  # seconds after others have committed for which looks are that brisk
 
 
 class Polling:
@@ -32,7 +32,6 @@ class Polling:
         self._others_seen = 0
         self._poll_interval = TIMES.brisk_poll
         self._is_hinted = False
-        self.looked_at = 0.0
         self.active_at = 0.0
         self._heard_at = -BRISK  # when others have committed last
         self.watch: Watch | None = None
@@ -107,7 +106,6 @@ class Polling:
 
     def look(self) -> bool:
         """Look whether another process has committed, since this was last asked."""
-        self.looked_at = RealTime.monotonic()
         self._database.look_for_others()
         return self.has_seen()
 
