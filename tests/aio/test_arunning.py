@@ -687,14 +687,16 @@ def test_a_factory_of_tasks_may_fail(jobs: LiteJobs) -> None:
 
 def test_what_would_wait_in_the_loop_is_refused_at_once(jobs: LiteJobs) -> None:
     async def main() -> None:
-        go = asyncio.Event()
+        begun, go = asyncio.Event(), asyncio.Event()
 
         @jobs.task
         async def wait() -> None:
+            begun.set()
             await go.wait()
 
         async with jobs.arunning() as runner:
             job = await wait.aenqueue()
+            await begun.wait()  # or its start would be an event that is not waited for
             for call, way_out in (
                 (lambda: job.result(LONG), "await job"),
                 (jobs.stop, "leave the arunning"),
