@@ -39,7 +39,7 @@ SLOTS = 2  # as many as there are cores
 # Nothing is claimed ahead for processes, so a turn of the runner ends and begins at
 # most as many jobs as there are processes, and a part of what it costs is the same
 # however many they are. While it is stored they wait.
-MANY = 16
+MANY = 24
 # While the runner stores what some of them have ended, others keep the cores busy.
 TWICE = 2 * SLOTS
 SLOWEST = 0.1  # seconds for a job, on a machine that does much else
@@ -242,9 +242,10 @@ def _paired(
 
 EXECUTORS = (
     _paired(
-        *("processes", "no-op jobs in sixteen processes, beside the same bare pool"),
+        *("processes", "no-op jobs in 24 processes, beside the same bare pool"),
         *((tiny, bare_tiny), MANY, 0.5),
     ),
+    _paired("processes-sixteen", "the same with 16", (tiny, bare_tiny), 16, None),
     _paired("processes-eight", "the same with eight", (tiny, bare_tiny), 8, None),
     _paired(
         *("processes-two", "the same with two, between which each turn is for two"),
@@ -252,7 +253,7 @@ EXECUTORS = (
     ),
     Workload(
         name="processes-pool",
-        says="as with sixteen, beside a ProcessPoolExecutor that has all in line",
+        says="as with 24, beside a ProcessPoolExecutor that has all in line",
         figures=rates(),
         subject=functools.partial(tiny, slots=MANY),
         reference=pooled_tiny,

@@ -95,7 +95,7 @@ def few_jobs_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 # The same as others with more processes, of which each takes a while to begin; and what
 # `memory-drain` finds out too.
 MORE = {
-    *("processes", "processes-eight", "processes-pool"),
+    *("processes", "processes-sixteen", "processes-eight", "processes-pool"),
     *("processes-burn", "processes-burn-three", "processes-burn-two", "memory"),
 }
 
