@@ -19,7 +19,7 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import Job, LiteJobs
-from litejobs._runner import attempt, loop, polling, pool
+from litejobs._runner import attempt, loop, polling, pool, turns
 from litejobs._runner import runner as _runner
 from litejobs._runner.runner import Runner
 from tests.runner.linefaults import Lines, Struck, StruckHard, Visit, code_of
@@ -508,6 +508,7 @@ def test_nothing_begins_at_once_after_a_stop_was_asked_for(
 STARTING = WRITING | code_of(
     loop.Loop,
     _runner.Runner,
+    turns.Turns,
     attempt.Running,
     polling.Polling,
     pool.DaemonPool,
@@ -598,9 +599,9 @@ def test_exception_at_any_line_of_who_enqueues_loses_no_attempt(
             asleep.hold_again(runner)
     where = {each.function for each in struck}
     assert {
-        "Runner._claim_at_once",
+        "Turns._claim_at_once",
         "Loop.claim_in",
-        "Runner._hand_out_at_once",
-        "Runner._hand_out",
+        "Turns._hand_out_at_once",
+        "Turns._hand_out",
         "DaemonPool._put",
     } <= where

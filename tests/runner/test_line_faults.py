@@ -22,7 +22,7 @@ from litejobs import Job, LiteJobs, Retry, TaskError
 from litejobs._process import log
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
-from litejobs._runner import attempt, execution, loop, polling, pool
+from litejobs._runner import attempt, execution, loop, polling, pool, turns
 from litejobs._runner import runner as _runner
 from litejobs._storage import database as _database
 from litejobs._storage import group_commit, refusals, rows, writer_lock
@@ -282,6 +282,7 @@ RUNNING = (
     WRITING
     | code_of(
         _runner.Runner,
+        turns.Turns,
         attempt.Running,
         polling.Polling,
         loop,
@@ -295,7 +296,7 @@ RUNNING = (
     )
     | code_of(execution)
 ) - code_of(_runner.Runner.health.fget, _runner.Runner.stop)  # type: ignore[attr-defined]
-DELICATE = {"Loop.turn", "Runner._turn", "Runner._hand_out", "WorkItem.tell", "_run"}
+DELICATE = {"Loop.turn", "Turns._turn", "Turns._hand_out", "WorkItem.tell", "_run"}
 OURS = frozenset({"litejobs-loop", "litejobs-worker"})
 
 
