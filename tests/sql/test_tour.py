@@ -43,8 +43,7 @@ class Chain:
 
 
 def chain(db: Sql, statement: str) -> list[str]:
-    """The triggers that operation, each with two blanks more than the one that fired
-    it."""
+    """The triggers that act, each with two blanks more than the one that fired it."""
     found = Chain(db)
     db.connection.trace_v2(apsw.SQLITE_TRACE_STMT, found, id="tour")
     try:
