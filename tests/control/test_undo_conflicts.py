@@ -12,7 +12,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._storage import statements
 from tests.sql.fixture import DAY, HOUR, Sql, on_apsw
-from tests.sql.test_act import recorded, undo
+from tests.sql.test_operations import recorded, undo
 
 LONG = 20.0
 

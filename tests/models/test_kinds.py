@@ -29,8 +29,8 @@ MODELS = [each.KNOWS for each in (lifemodel, linemodel, policymodel, schedulemod
 ELSEWHERE = Vocabulary.of(
     "test_kinds",
     {
-        # control/test_undo.py, control/test_undo_conflicts.py, sql/test_act.py,
-        # sql/test_retention.py
+        # control/test_undo.py, control/test_undo_conflicts.py,
+        # sql/test_operations.py, sql/test_retention.py
         "operation.obstacle": "never_ended jobs_deleted unrecorded",
         "operation.state": "open done undone lapsed",
         "change.kind": "job queue key tier fact circuit schedule ledger retention",

@@ -18,8 +18,8 @@ from tests.mutations.tries import Plan, Tests, Try
 TESTS = Path(__file__).parents[1]
 # The files that speak of those objects of which no test names the name.
 ABOUT = {
-    "act": ["sql/test_act", "control/test_undo", "control/test_undo_conflicts"],
-    "choice": ["cli/test_steer", "cli/test_completion", "cli/test_look"],
+    "act": ["sql/test_operations", "control/test_undo", "control/test_undo_conflicts"],
+    "choice": ["cli/test_actions", "cli/test_completion", "cli/test_jobs"],
     "circuit": ["sql/test_circuit"],
     "claim": ["sql/test_claim", "sql/test_gates", "sql/test_loop"],
     "clock": ["sql/test_eligibility"],

@@ -19,7 +19,7 @@ from litejobs.errors import (
     ScheduleExists,
     ScheduleNotFound,
 )
-from tests.control.test_steering import column, say
+from tests.control.test_queues import column, say
 
 NINE_IN_BERLIN = cron("0 9 * * MON-FRI", timezone="Europe/Berlin")  # 8:00 UTC
 HOURLY = cron("0 * * * *")
