@@ -16,35 +16,58 @@ from tests.mutations import seen, sources
 from tests.mutations.tries import Plan, Tests, Try
 
 TESTS = Path(__file__).parents[1]
-# The files that speak of those objects of which no test names the name.
+# The files that speak of those objects of which no test names the name, by the folder
+# of `sql/` that these are in.
 ABOUT = {
-    "act": ["sql/test_operations", "control/test_undo", "control/test_undo_conflicts"],
-    "choice": ["cli/test_actions", "cli/test_completion", "cli/test_jobs"],
-    "circuit": ["sql/test_circuit"],
-    "claim": ["sql/test_claim", "sql/test_gates", "sql/test_loop"],
+    "arguments": ["sql/test_arguments", "runner/test_misfits"],
+    "claim": [
+        "sql/test_claim",
+        "sql/test_gates",
+        "sql/test_queues",
+        "models/test_line",
+    ],
     "clock": ["sql/test_eligibility"],
-    "commands": ["sql/test_claim", "sql/test_settle"],
-    "dependency": ["sql/test_dependency", "control/test_batch"],
-    "doctor": ["sql/test_doctor"],
-    "eligibility": ["sql/test_eligibility", "sql/test_gates"],
+    "dependencies": ["sql/test_dependency", "control/test_batch"],
     "enqueue": ["sql/test_enqueue", "sql/test_unique"],
-    "guard": ["sql/test_guard", "control/test_log"],
-    "lane": ["sql/test_gates", "sql/test_queues", "models/test_line"],
-    "leftover": ["sql/test_leftover", "control/test_purge"],
-    "line": ["sql/test_claim", "sql/test_queues", "sql/test_gates", "models/test_line"],
-    "loop": ["sql/test_loop", "runner/test_runner"],
-    "people": ["sql/test_people", "control/test_log"],
-    "retry": ["sql/test_retry", "sql/test_policy", "models/test_policy_decisions"],
-    "schedule": [
+    "gates": ["sql/test_gates", "sql/test_circuit", "sql/test_eligibility"],
+    "guards": ["sql/test_guard", "control/test_log"],
+    "lanes": ["sql/test_gates", "sql/test_queues", "models/test_line"],
+    "leftovers": ["sql/test_leftover", "control/test_purge"],
+    "log": ["sql/test_people", "control/test_log"],
+    "operations": [
+        "sql/test_operations",
+        "control/test_undo",
+        "control/test_undo_conflicts",
+    ],
+    "options": ["sql/test_spec", "definitions/test_options"],
+    "reports": [
+        "sql/test_doctor",
+        "sql/test_people",
+        "sql/test_stats",
+        "control/test_log",
+        "control/test_measures",
+        "cli/test_actions",
+        "cli/test_completion",
+        "cli/test_jobs",
+    ],
+    "retention": ["sql/test_retention", "runner/test_retention"],
+    "schedules": [
         "sql/test_schedule",
         "schedules/test_schedules",
         "models/test_schedule",
     ],
     "schema": ["sql/test_guard", "sql/test_task"],
-    "settle": ["sql/test_settle", "sql/test_flow", "sql/test_policy"],
-    "stats": ["sql/test_stats", "control/test_measures"],
-    "task": ["sql/test_task", "sql/test_queues"],
-    "tick": ["sql/test_tick"],
+    "settle": [
+        "sql/test_settle",
+        "sql/test_flow",
+        "sql/test_policy",
+        "sql/test_retry",
+        "models/test_policy_decisions",
+    ],
+    "space": ["sql/test_space", "sql/test_shrink", "storage/test_space"],
+    "tasks": ["sql/test_task", "sql/test_queues"],
+    "tick": ["sql/test_tick", "sql/test_loop", "runner/test_runner"],
+    "words": ["sql/test_words"],
 }
 # These compare texts, plans or steps: they notice any change, and say nothing of it.
 BLIND = {
@@ -76,7 +99,7 @@ def _about(name: str) -> set[str]:
     """The names of the files that speak of the object."""
     place = sources.place_of(name)
     spoken = {x for x, text in _texts().items() if re.search(rf"\b{name}\b", text)}
-    return spoken | set(ABOUT.get(Path(place.file).stem, []))
+    return spoken | set(ABOUT.get(Path(place.file).parent.name, []))
 
 
 def files_about(name: str) -> list[str]:
