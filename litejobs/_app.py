@@ -893,14 +893,14 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
 
 def over(store: Store) -> LiteJobs:
-    """A `LiteJobs` object on a `Store` that is there already."""
+    """Return a `LiteJobs` object on a `Store` that is there already."""
     jobs = LiteJobs(store.path)
     jobs._use(store)
     return jobs
 
 
 def store_of(jobs: LiteJobs) -> Store:
-    """The `Store` of the object, for what speaks to the file beside it.
+    """Return the `Store` of the object, for what speaks to the file beside it.
 
     Raises:
         ConfigurationError: It is not such an object.

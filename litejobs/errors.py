@@ -355,7 +355,7 @@ _CONSTRAINT = r"CHECK constraint failed: (?P<name>\w+)"
 
 
 def translated(error: apsw.Error) -> Exception:
-    """What an SQLite error means to a caller; other errors come back unchanged."""
+    """Return what an SQLite error means to a caller; others come back unchanged."""
     text = str(error)
     if isinstance(error, apsw.ConstraintError):
         if (found := re.search(_CONSTRAINT, text)) is not None:

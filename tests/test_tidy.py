@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import importlib
+import inspect
 import itertools
 import pkgutil
 import re
@@ -712,6 +713,35 @@ def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
             assert not private or name in PUBLIC_ALL_THE_SAME, (
                 f"{path.name}:{node.lineno} uses {name}, which is another module's own"
             )
+
+
+# Words with which a sentence on a call begins that does not say what the call does.
+NO_VERBS = {
+    *("A", "All", "An", "Another", "As", "At", "Each", "Every", "From", "How", "If"),
+    *("In", "It", "Its", "No", "Nobody", "Nothing", "Of", "One", "So", "Somebody"),
+    *("That", "The", "There", "These", "They", "This", "Those", "What", "When"),
+    *("Where", "Whether", "Which", "Who", "Whose", "Why"),
+}
+
+
+def test_what_help_says_of_a_public_call_begins_with_a_verb() -> None:
+    """Of values and properties it names the thing."""
+    things = [
+        getattr(importlib.import_module(home), name)
+        for home in ("litejobs", "litejobs.executors", "litejobs.testing")
+        for name in importlib.import_module(home).__all__
+    ]
+    calls = [each for each in things if inspect.isfunction(each)]
+    for each in things:
+        for kind in each.__mro__ if inspect.isclass(each) else ():
+            for name, value in vars(kind).items():
+                call = getattr(value, "__func__", value)
+                if kind.__module__.startswith("litejobs") and inspect.isfunction(call):
+                    calls += [call] * (not name.startswith("_"))
+    assert len(calls) > 200
+    for call in calls:
+        said = inspect.getdoc(call) or "Nothing"
+        assert said.split()[0].strip(".:;,") not in NO_VERBS, call.__qualname__
 
 
 # Modules that are imported by a text, which no contract sees: others' than ours, but

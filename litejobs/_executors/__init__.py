@@ -2,4 +2,6 @@
 
 What an executor is and how it is reached is known here alone; the file knows its name
 and how many slots it has.
+
+May import _tasks and what is below.
 """

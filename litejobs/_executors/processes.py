@@ -168,7 +168,7 @@ class Processes(TaskExecutor):
         return until is not None and RealTime.monotonic() < until
 
     def after_fork(self) -> None:
-        """In a child: the processes are its parent's."""
+        """Forget, in a child, the processes of its parent."""
         self._lock, self._trimming = threading.Lock(), threading.Lock()
         seats, self._seats = self._seats, []
         for seat in seats:
@@ -201,14 +201,14 @@ class Processes(TaskExecutor):
     # What seats tell --------------------------------------------------------------
 
     def is_ready(self) -> None:
-        """A process has begun well."""
+        """Note that a process has begun well."""
         self._pause = TIMES.first_pause
         if self._away_until is not None:
             self._away_until = None
             self.changed()
 
     def could_not_begin(self, reason: str) -> None:
-        """A process could not be started, or has ended before it took anything."""
+        """Note that a process could not start, or has ended before it took anything."""
         if not self.is_away:
             log.warning("a process of %r could not begin: %s", self, reason)
             self._away_until = RealTime.monotonic() + self._pause
@@ -216,7 +216,7 @@ class Processes(TaskExecutor):
             self.changed()
 
     def left(self, seat: Seat) -> None:
-        """This seat has ended for good."""
+        """Forget this seat, which has ended for good."""
         with self._lock:
             if seat in self._seats:
                 self._seats.remove(seat)

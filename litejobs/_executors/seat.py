@@ -27,13 +27,13 @@ class Owner(Protocol):
     max_tasks: int | None
 
     def is_ready(self) -> None:
-        """A process has begun well."""
+        """Note that a process has begun well."""
 
     def could_not_begin(self, reason: str) -> None:
-        """A process could not be started, or has ended before it took anything."""
+        """Note that a process could not start, or has ended before it took anything."""
 
     def left(self, seat: Seat) -> None:
-        """This one has ended for good."""
+        """Forget this one, which has ended for good."""
 
     def trim(self, seat: Seat) -> None:
         """Let this one go, whose work has ended, if there are more than slots."""

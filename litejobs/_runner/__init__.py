@@ -1,4 +1,4 @@
 """The loop, its threads and one attempt.
 
-May import _schedules, _outbox and what is below.
+May import _executors, _schedules, _outbox and what is below.
 """

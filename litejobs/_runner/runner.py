@@ -329,7 +329,7 @@ class Runner(Turns):
         return self._is_alive() and not self._problems()
 
     def causes(self) -> frozenset[str]:
-        """What keeps it from its work, by the codes of `vital_signs.CAUSES`."""
+        """Name what keeps it from its work, by the codes of `vital_signs.CAUSES`."""
         if self._role != "runner" or not self._is_alive():
             return frozenset()
         began = self._turn_began_at
@@ -368,7 +368,7 @@ class Runner(Turns):
 
     @contextlib.contextmanager
     def one_at_a_time(self) -> Iterator[None]:
-        """In the block a job begins when no other one runs, so that order is certain.
+        """Begin a job only when no other one runs, in the block: the order is certain.
 
         Those that run already are waited for first.
         """
@@ -407,7 +407,7 @@ class Runner(Turns):
             )
 
     def waited_for(self) -> contextlib.AbstractContextManager[None]:
-        """In the block somebody waits, so it goes on in a test whose clock stands."""
+        """Go on in the block, where somebody waits, though a test holds the clock."""
         return self._idle.waited_for()
 
     def _wait_idle(self, timeout: float) -> bool:

@@ -3,6 +3,8 @@
 A command says one thing to `LiteJobs` and prints the answer; nothing is decided here.
 This package imports click alone at its top, and the rest when a command runs, so that
 help and completion are quick.
+
+May import all other rooms.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ moves that too, so leave it out). Databases that were open before, and those ope
 through other drivers than apsw, keep to real time.
 """
 
+# May import all rooms but the command line, which does not import it.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -128,7 +128,7 @@ class Dask(TaskExecutor):
         return connection is not None and connection.is_away
 
     def after_fork(self) -> None:
-        """In a child: the connection is its parent's."""
+        """Forget, in a child, the connection of its parent."""
         self._connection = None
 
     def _has_threads(self, threads: int) -> None:
