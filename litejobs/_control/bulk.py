@@ -52,7 +52,7 @@ def in_chunks(
 
     Each time it is given what the *transaction* has opened, and some of them. What
     it returns is passed on after the transaction; the rest comes before the next one,
-    a short one where it is not *crowded*. As many are taken at once as can be done in
+    a short one where nobody contends. As many are taken at once as can be done in
     `TIMES.step`; how long the disk takes to store them is not their doing. Whoever
     stops asking stops the work; what was passed on is stored.
     """

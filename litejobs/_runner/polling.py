@@ -81,11 +81,11 @@ class Polling:
             longest = TIMES.poll
         return min(max(least, quiet / SLOWING), longest)
 
-    def reset(self, briskness: float) -> None:
-        """Something was done: looks are this brisk again, in seconds."""
+    def reset(self, interval: float) -> None:
+        """Something was done: the next look comes after so many seconds again."""
         self._is_hinted = False
         self.active_at = RealTime.monotonic()
-        self._poll_interval = briskness
+        self._poll_interval = interval
 
     def reset_after_turn(self) -> None:
         """The loop has written: where others have just done so, too, more may follow.

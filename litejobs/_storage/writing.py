@@ -130,11 +130,11 @@ class Writing(Transactions, abc.ABC):
         """The first value that a named query returns, in a transaction of its own.
 
         What `transaction` does, without the cost of a block: for one enqueue at a time.
-        With *together*, threads that write at the same time share a commit: the one
-        whose turn it is writes for those behind it, and each comes back when that is
-        stored. One that is refused disturbs none of the others. Where a runner of this
-        process has a thread free, the first in line is claimed in the same transaction
-        and runs as soon as that is committed. Raises as `transaction` does.
+        With a *group_writer*, threads that write at the same time share a commit: the
+        one whose turn it is writes for those behind it, and each comes back when that
+        is stored. One that is refused disturbs none of the others. Where a runner of
+        this process has a thread free, the first in line is claimed in the same
+        transaction and runs as soon as that is committed. Raises as `transaction` does.
         """
         sql = statements.queries()[query]
         me = current_owner()

@@ -85,7 +85,7 @@ def _of_many(command: F) -> F:
         click.option(
             "--dry-run", is_flag=True, help="Show how many there are, and the first."
         ),
-        _filters.choosing,
+        _filters.filter_options,
         click.argument("job_ids", metavar="[ID]…", type=JOB_ID, nargs=-1),
     ):
         command = option(command)

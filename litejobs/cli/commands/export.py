@@ -96,7 +96,7 @@ Examples:
     show_default=True,
     help="A JSON document on each line, or comma-separated values with a header.",
 )
-@_filters.choosing
+@_filters.filter_options
 @click.option(
     "--output", metavar="FILE", help="Write to this file, which only you may read."
 )

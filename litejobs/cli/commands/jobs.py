@@ -75,7 +75,7 @@ Examples:
   litejobs --db app.db list --limit 100 --before 1000 --json
   litejobs --db app.db list --at "2026-03-01 03:00" --state processing""",
 )
-@_filters.choosing
+@_filters.filter_options
 @click.option(
     "--at",
     "then",

@@ -49,7 +49,7 @@ _OPTIONS = (
 NAMES = ("states", "queue", "task", "stopped_by", "since", "text")
 
 
-def choosing(command: F) -> F:
+def filter_options(command: F) -> F:
     """The options that say which jobs are meant."""
     for option in reversed(_OPTIONS):
         command = option(command)
