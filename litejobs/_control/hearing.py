@@ -126,7 +126,7 @@ class Hearing:
             ConfigurationError: Not one of the two keys is given, or it cannot be one.
             LiteJobsError: It would wait in a transaction of this thread.
         """
-        from litejobs._control.finding import find
+        from litejobs._control.lookup import find
 
         return find(
             self._store,
@@ -147,7 +147,7 @@ class Hearing:
         timeout: float = 0,
     ) -> Job[Any] | None:
         """Find a job as `find` does, beside the event loop: `await job` then waits."""
-        from litejobs._control.finding import afind
+        from litejobs._control.lookup import afind
 
         return await afind(
             self._store,

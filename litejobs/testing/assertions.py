@@ -18,7 +18,7 @@ from litejobs._definitions.milliseconds import (
     instant_ms,
 )
 from litejobs.errors import ArgumentError, ConfigurationError, LiteJobsError
-from litejobs.testing.finding import (
+from litejobs.testing.lookup import (
     Meant,
     TaskLike,
     last_jobs,

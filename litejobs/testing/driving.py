@@ -15,7 +15,7 @@ from litejobs._tasks.current import Assignment, Current, attempt_of_caller
 from litejobs._tasks.task import BoundTask, Task
 from litejobs.errors import ConfigurationError, LiteJobsError
 from litejobs.testing.blocks import block
-from litejobs.testing.finding import TaskLike, note_performed, to_run
+from litejobs.testing.lookup import TaskLike, note_performed, to_run
 
 if TYPE_CHECKING:
     import datetime as dt
