@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +208,22 @@ def jobs() -> Iterator[LiteJobs]:
     jobs = LiteJobs(":memory:")
     yield jobs
     jobs.close()
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run `litejobs ARGUMENTS…` in this process."""
+    from litejobs.cli import main
+    from tests.cli.calls import runner
+
+    monkeypatch.delenv("LITEJOBS_DB", raising=False)
+    monkeypatch.setenv("LITEJOBS_UTC", "1")
+    called = runner()
+
+    def run(*arguments: object, **options: Any) -> Any:
+        return called.invoke(main, [str(each) for each in arguments], **options)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -10,30 +10,15 @@ from unittest.mock import patch
 
 import apsw
 import pytest
-from click.testing import Result
 
 from litejobs import LiteJobs
 from litejobs._process.clock import clock_is_held
 from litejobs._storage import process_guard
 from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
-from litejobs.cli import main
 from litejobs.cli.file import opening
 from litejobs.errors import FileRefused
-from tests.cli.calls import Cli, Copied, runner
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    called = runner()
-
-    def run(*arguments: object, **options: Any) -> Result:
-        return called.invoke(main, [str(each) for each in arguments], **options)
-
-    return run
+from tests.cli.calls import Cli, Copied
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ import pytest
 import litejobs
 from litejobs import LiteJobs
 from litejobs._storage import backup as _backup
-from litejobs.cli import main
 from litejobs.cli.commands import backup as command
 from litejobs.errors import (
     CorruptDatabase,
@@ -31,7 +30,7 @@ from litejobs.errors import (
     FileRefused,
     LiteJobsError,
 )
-from tests.cli.calls import Cli, runner
+from tests.cli.calls import Cli
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
@@ -42,14 +41,6 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "copies"
     made.mkdir()
     return made
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    return lambda *arguments: runner().invoke(main, [str(a) for a in arguments])
 
 
 def names(folder: Path) -> list[str]:

@@ -19,7 +19,6 @@ import pytest
 
 from litejobs import LiteJobs, cron
 from litejobs._storage import restore as _restore
-from litejobs.cli import main
 from litejobs.errors import (
     ConfigurationError,
     CorruptDatabase,
@@ -30,19 +29,11 @@ from litejobs.errors import (
     RunnerActive,
     TamperedSchema,
 )
-from tests.cli.calls import Cli, document, runner
+from tests.cli.calls import Cli, document
 from tests.programs import Program
 from tests.storage.children import in_child
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    return lambda *arguments: runner().invoke(main, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="session")
