@@ -11,7 +11,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.future: object | None = None
+        self.item: object | None = None
         self.armed = False
         self.shields = 0
         self.postponed: type[BaseException] | None = None

@@ -42,7 +42,7 @@ class Placed(Running):
         self.name = name
         self.work: Work | None = None
         self.is_killed = False
-        self.item.set_running_or_notify_cancel()
+        self.item.begin()
 
     def submit(
         self,

@@ -1,7 +1,7 @@
 """The pool of daemon threads that runs tasks.
 
 Not the standard library's thread pool, because its exit handler waits for its threads
-for ever; but behind the same interface, so that another executor can take its place.
+for ever.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from litejobs._process import log
 from litejobs._process.clock import RealTime
@@ -20,16 +19,11 @@ from litejobs._process.forked_child import parent_only
 from litejobs._process.interrupts import Worker, raise_in, worker_of
 from litejobs.errors import ForkedProcess, TaskStopped
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-_Work = tuple[
-    "Future[Any] | WorkItem", Callable[..., Any], tuple[Any, ...], dict[str, Any]
-]
+_Work = tuple["WorkItem", Callable[[Any], Any], Any]
 
 IDLE_PATIENCE = 1.0  # seconds that a thread has to end that runs nothing
-
-_NO_KEYWORDS: dict[str, Any] = {}
 
 
 class WorkItem:
@@ -80,8 +74,8 @@ class WorkItem:
         """What the function has raised, once it is done."""
         return self.error
 
-    def set_running_or_notify_cancel(self) -> bool:
-        """It has begun; False if it was cancelled. The name is that of a `Future`."""
+    def begin(self) -> bool:
+        """It has begun; False if it was cancelled."""
         return self._begun.acquire(blocking=False)
 
     def set_result(self, result: Any) -> None:
@@ -133,11 +127,11 @@ class WorkItem:
             log.exception("what comes of a job could not be told")
 
 
-class DaemonPool(Executor):
+class DaemonPool:
     """Up to *threads* functions run at once, each in a daemon thread.
 
     Whatever a function raises, `SystemExit` and `KeyboardInterrupt` included, ends up
-    in its future, and the thread goes on. At most *spare* stuck threads are replaced.
+    in its item, and the thread goes on. At most *spare* stuck threads are replaced.
     """
 
     def __init__(
@@ -155,28 +149,16 @@ class DaemonPool(Executor):
         self.problem: str | None = None
         """Why there are fewer threads than it may have, as of the last work."""
 
-    def submit(
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Future[T]:
-        """*fn* is in line for a thread.
-
-        Raises:
-            RuntimeError: The pool was shut down, or has no thread and cannot start one.
-            ForkedProcess: The pool belongs to the parent process.
-        """
-        future: Future[T] = Future()
-        self._put([(future, fn, args, kwargs)])
-        return future
-
     def run_all(
         self, fn: Callable[[T], Any], items: Iterable[tuple[WorkItem, T]]
     ) -> None:
         """*fn* is in line for each item, with what stands beside it; or for none.
 
         Raises:
-            RuntimeError, ForkedProcess: As `submit`.
+            RuntimeError: The pool was shut down, or has no thread and cannot start one.
+            ForkedProcess: The pool belongs to the parent process.
         """
-        self._put([(item, fn, (given,), _NO_KEYWORDS) for item, given in items])
+        self._put([(item, fn, given) for item, given in items])
 
     def serve_here(self, ready: Callable[[], object]) -> None:
         """Run what is in line in this thread, the only one, until it is shut down.
@@ -194,10 +176,8 @@ class DaemonPool(Executor):
         """How many threads there are, without those that are stuck."""
         return sum(1 for worker in tuple(self._workers) if not worker.replaced)
 
-    def interrupt(
-        self, future: Future[Any] | WorkItem, kind: type[BaseException]
-    ) -> bool:
-        """*kind* will be raised in the thread that runs *future*; False if none does.
+    def interrupt(self, item: WorkItem, kind: type[BaseException]) -> bool:
+        """*kind* will be raised in the thread that runs *item*; False if none does.
 
         It arrives when the thread next runs Python code outside of `shielded`, so a
         call that blocks inside C ends first (until then CPython 3.11 cannot run traced
@@ -209,7 +189,7 @@ class DaemonPool(Executor):
 
         for worker in tuple(self._workers):
             with worker.lock:
-                if worker.future is future and not worker.armed:
+                if worker.item is item and not worker.armed:
                     worker.armed = True
                     if worker.shields:
                         worker.postponed = kind
@@ -218,18 +198,18 @@ class DaemonPool(Executor):
                     return True
         return False
 
-    def replace_stuck(self, future: Future[Any] | WorkItem) -> bool:
-        """Another thread takes the slot of the one that runs *future*.
+    def replace_stuck(self, item: WorkItem) -> bool:
+        """Another thread takes the slot of the one that runs *item*.
 
         The stuck thread ends by itself if its function ever returns. False if the
-        future is not running, too many are stuck already, or no thread can be started.
+        item is not running, too many are stuck already, or no thread can be started.
         """
         with self._lock:
             if self._closed or len(self.stuck) >= self._spare:
                 return False
             for worker in self._workers:
                 with worker.lock:
-                    if worker.future is future and not worker.replaced:
+                    if worker.item is item and not worker.replaced:
                         worker.replaced = True
                         break
             else:
@@ -248,19 +228,19 @@ class DaemonPool(Executor):
             worker.thread.name for worker in tuple(self._workers) if worker.replaced
         ]
 
-    def name_of(self, future: Future[Any] | WorkItem) -> str | None:
-        """The name of the thread that runs *future*, if one does."""
+    def name_of(self, item: WorkItem) -> str | None:
+        """The name of the thread that runs *item*, if one does."""
         for worker in tuple(self._workers):
-            if worker.future is future:
+            if worker.item is item:
                 return worker.thread.name
         return None
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def shutdown(self, *, wait: bool = True, cancel: bool = False) -> None:
         """Nothing more is accepted; with *wait*, every thread has ended.
 
         Called by a function that the pool runs, it does not wait for that one.
         """
-        self._close(cancel=cancel_futures)
+        self._close(cancel=cancel)
         if wait:
             for worker in self._others():
                 worker.thread.join()
@@ -275,7 +255,7 @@ class DaemonPool(Executor):
         until = RealTime.monotonic() + seconds
         for worker in self._others():
             left = max(0.0, until - RealTime.monotonic())
-            idle = worker.future is None
+            idle = worker.item is None
             worker.thread.join(max(left, IDLE_PATIENCE) if idle else left)
 
     def _others(self) -> list[Worker]:
@@ -332,9 +312,7 @@ class DaemonPool(Executor):
             if cancel:
                 with contextlib.suppress(queue.Empty):
                     while (work := self._queue.get_nowait()) is not None:
-                        # The second call tells those who `wait` for the future.
                         work[0].cancel()
-                        work[0].set_running_or_notify_cancel()
             for _ in self._workers:
                 self._queue.put(None)
 
@@ -361,23 +339,22 @@ class DaemonPool(Executor):
 
 def _run(
     worker: Worker,
-    future: Future[Any] | WorkItem,
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    item: WorkItem,
+    fn: Callable[[Any], Any],
+    given: Any,
 ) -> None:
-    if not future.set_running_or_notify_cancel():
+    if not item.begin():
         return
     result: Any = None
     error: BaseException | None = None
     ended = False
     try:
         try:
-            worker.future = future
+            worker.item = item
             with parent_only():
-                result = fn(*args, **kwargs)
+                result = fn(given)
         except BaseException as raised:
-            # Whatever it is, it is the future's.
+            # Whatever it is, it is the item's.
             error = raised
         ended = True
         _disarm(worker)
@@ -388,31 +365,26 @@ def _run(
         if not ended:
             error = late
     if error is None:
-        future.set_result(result)
+        item.set_result(result)
     else:
-        future.set_exception(error)
+        item.set_exception(error)
         # Its traceback leads back here: a circle would keep both.
         error = None
 
 
-def _give_up(
-    worker: Worker, future: Future[Any] | WorkItem, error: BaseException
-) -> None:
-    """Something around the function has failed: the future is done all the same."""
+def _give_up(worker: Worker, item: WorkItem, error: BaseException) -> None:
+    """Something around the function has failed: the item is done all the same."""
     log.error(
         "a thread that runs tasks has failed, and goes on: %s", error, exc_info=error
     )
     _disarm(worker)
-    if isinstance(future, WorkItem):
-        future.give_up(error)
-    elif not future.done() and not future.cancel():
-        future.set_exception(error)
+    item.give_up(error)
 
 
 def _disarm(worker: Worker) -> None:
     """No interrupt reaches this thread any more; one on its way has been dropped."""
     with worker.lock:
-        worker.future = None
+        worker.item = None
         sent = worker.armed and worker.postponed is None
         worker.armed = False
         worker.postponed = None

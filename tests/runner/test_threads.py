@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, wait
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -27,20 +27,21 @@ from litejobs._runner import pool as _pool
 from litejobs._runner.pool import DaemonPool, WakeUp, WorkItem
 from litejobs.errors import ForkedProcess, TaskCancelled, TaskTimeout
 from tests.programs import exit_code_of
+from tests.runner.pools import Pool, Submitted
 
 ROOT = Path(__file__).parents[2]
 LONG = 30  # seconds: how long a test waits for what must happen; never used up
 
-MakePool = Callable[..., DaemonPool]
+MakePool = Callable[..., Pool]
 
 
 @pytest.fixture
 def make_pool() -> Iterator[MakePool]:
     """Pools that are shut down at the end of the test."""
-    made: list[DaemonPool] = []
+    made: list[Pool] = []
 
-    def make(threads: int, **options: int) -> DaemonPool:
-        made.append(DaemonPool(threads, **options))
+    def make(threads: int, **options: int) -> Pool:
+        made.append(Pool(threads, **options))
         return made[-1]
 
     yield make
@@ -66,23 +67,11 @@ class Gate:
         return "let go"
 
 
-def tell(future: Future[Any], item: WorkItem) -> None:
-    """What becomes of the item becomes of the future, for which one can wait."""
-    error = item.exception()
-    if item.cancelled():
-        future.cancel()
-        future.set_running_or_notify_cancel()
-    elif error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(item.result())
-
-
 def run_all(
     pool: DaemonPool, function: Callable[[Any], Any], values: Sequence[Any]
-) -> list[Future[Any]]:
-    futures: list[Future[Any]] = [Future() for _ in values]
-    items = [WorkItem(tell, future) for future in futures]
+) -> list[Submitted]:
+    futures = [Submitted() for _ in values]
+    items = [future.item for future in futures]
     pool.run_all(function, zip(items, values, strict=True))
     return futures
 
@@ -213,7 +202,7 @@ def test_pool_goes_on_with_the_threads_it_could_start(
 # Work items --------------------------------------------------------------------------
 
 
-def test_errand_tells_what_the_function_returned_or_raised(
+def test_work_item_tells_what_the_function_returned_or_raised(
     make_pool: MakePool,
 ) -> None:
     returned, raised = run_all(make_pool(1), int, ["17", "no"])
@@ -221,35 +210,35 @@ def test_errand_tells_what_the_function_returned_or_raised(
     assert isinstance(raised.exception(LONG), ValueError)
 
 
-def test_errand_waits_until_it_is_begun_and_is_done_when_it_is_told() -> None:
+def test_work_item_waits_until_it_is_begun_and_is_done_when_it_is_told() -> None:
     seen: list[tuple[object, bool]] = []
     item = WorkItem(lambda whose, told: seen.append((whose, told.done())), "mine")
     assert (item.is_waiting(), item.done()) == (True, False)
-    assert item.set_running_or_notify_cancel()
+    assert item.begin()
     assert (item.is_waiting(), item.done(), seen) == (False, False, [])
     item.set_result(5)
     assert (item.is_waiting(), item.done(), item.result()) == (False, True, 5)
     assert seen == [("mine", True)]
 
 
-def test_errand_that_was_begun_cannot_be_cancelled() -> None:
+def test_work_item_that_was_begun_cannot_be_cancelled() -> None:
     seen: list[object] = []
     item = WorkItem(lambda whose, _: seen.append(whose), "mine")
-    assert item.set_running_or_notify_cancel()
+    assert item.begin()
     assert item.cancel() is False
     assert (item.cancelled(), item.done(), seen) == (False, False, [])
 
 
-def test_cancelled_errand_is_told_once_and_never_begun() -> None:
+def test_cancelled_work_item_is_told_once_and_never_begun() -> None:
     seen: list[bool] = []
     item = WorkItem(lambda _, told: seen.append(told.cancelled()), None)
     assert item.cancel()
     assert item.cancel()
-    assert item.set_running_or_notify_cancel() is False
+    assert item.begin() is False
     assert (item.done(), item.is_waiting(), seen) == (True, False, [True])
 
 
-def test_errand_that_could_not_be_told_can_be_told_again() -> None:
+def test_work_item_that_could_not_be_told_can_be_told_again() -> None:
     seen: list[object] = []
 
     def told(whose: object, item: WorkItem) -> None:
@@ -266,7 +255,7 @@ def test_errand_that_could_not_be_told_can_be_told_again() -> None:
     assert (item.is_untold(), seen) == (False, ["mine", "mine"])
 
 
-def test_errand_is_begun_or_cancelled_and_never_both() -> None:
+def test_work_item_is_begun_or_cancelled_and_never_both() -> None:
     """Two threads want each of them, in opposite orders, so that they meet once."""
     items = [WorkItem(lambda *_: None, None) for _ in range(20_000)]
     begun: list[bool] = []
@@ -274,7 +263,7 @@ def test_errand_is_begun_or_cancelled_and_never_both() -> None:
 
     def begin() -> None:
         barrier.wait(LONG)
-        begun.extend([each.set_running_or_notify_cancel() for each in items])
+        begun.extend([each.begin() for each in items])
 
     thread = threading.Thread(target=begin)
     thread.start()
@@ -296,7 +285,7 @@ def test_who_cannot_be_told_is_logged_and_the_thread_goes_on(
     assert "what comes of a job could not be told" in caplog.text
 
 
-def test_errand_that_is_over_leaves_no_circle_behind() -> None:
+def test_work_item_that_is_over_leaves_no_circle_behind() -> None:
     """Or else every job would wait for the collector."""
 
     class Job:
@@ -304,7 +293,7 @@ def test_errand_that_is_over_leaves_no_circle_behind() -> None:
             self.item = WorkItem(lambda *_: None, self)
 
     done, dropped = Job(), Job()
-    assert done.item.set_running_or_notify_cancel()
+    assert done.item.begin()
     done.item.set_result(None)
     assert dropped.item.cancel()
     left = [weakref.ref(done), weakref.ref(dropped)]
@@ -327,7 +316,7 @@ def test_interrupt_ends_a_busy_function_and_not_its_thread(
     began = threading.Event()
     future = pool.submit(spin, began)
     assert began.wait(LONG)
-    assert pool.interrupt(future, kind)
+    assert pool.interrupt(future.item, kind)
     assert isinstance(future.exception(LONG), kind)
     assert pool.submit(len, "ab").result(LONG) == 2
     assert len(_threads_of(pool)) == 1
@@ -345,7 +334,7 @@ def test_interrupt_waits_for_a_call_that_blocks_in_c(make_pool: MakePool) -> Non
     gate = Gate()
     future = pool.submit(gate)
     assert gate.began.wait(LONG)
-    assert pool.interrupt(future, TaskTimeout)
+    assert pool.interrupt(future.item, TaskTimeout)
     assert not future.done()
     gate.go.set()
     assert isinstance(future.exception(LONG), TaskTimeout)
@@ -358,11 +347,11 @@ def test_only_what_runs_now_is_interrupted_and_only_once(make_pool: MakePool) ->
     done = pool.submit(len, "ab")
     running, waiting = pool.submit(gate), pool.submit(len, "abc")
     assert gate.began.wait(LONG)
-    stranger: Future[None] = Future()
+    stranger = Submitted()
     for future in (done, waiting, stranger):
-        assert pool.interrupt(future, TaskTimeout) is False
-    assert pool.interrupt(running, TaskTimeout) is True
-    assert pool.interrupt(running, TaskCancelled) is False
+        assert pool.interrupt(future.item, TaskTimeout) is False
+    assert pool.interrupt(running.item, TaskTimeout) is True
+    assert pool.interrupt(running.item, TaskCancelled) is False
     gate.go.set()
     assert isinstance(running.exception(LONG), TaskTimeout)
     assert waiting.result(LONG) == 3
@@ -383,7 +372,7 @@ def test_shielded_block_is_ended_before_the_interrupt_arrives(
 
     future = pool.submit(work)
     assert gate.began.wait(LONG)
-    assert pool.interrupt(future, TaskTimeout)
+    assert pool.interrupt(future.item, TaskTimeout)
     gate.go.set()
     assert isinstance(future.exception(LONG), TaskTimeout)
     assert reached == ["end of the block"]
@@ -391,7 +380,7 @@ def test_shielded_block_is_ended_before_the_interrupt_arrives(
     began = threading.Event()
     busy = pool.submit(spin, began)
     assert began.wait(LONG)
-    assert pool.interrupt(busy, TaskCancelled)
+    assert pool.interrupt(busy.item, TaskCancelled)
     assert isinstance(busy.exception(LONG), TaskCancelled)
 
 
@@ -400,20 +389,20 @@ def test_shield_outside_of_a_pool_does_nothing() -> None:
         raise ValueError("as it is")
 
 
-def _hammer(pool: DaemonPool, functions: list[Callable[[], int]], rounds: int) -> None:
+def _hammer(pool: Pool, functions: list[Callable[[], int]], rounds: int) -> None:
     """Interrupts at random moments: each function gives its number or is interrupted.
 
     The one thread must live on, and whatever ends without an interrupt of its own
     shows that none was delivered to the wrong function.
     """
-    interrupted: set[Future[int]] = set()
+    interrupted: set[Submitted] = set()
     seen: Counter[str] = Counter()
     for start in range(rounds):
         futures = [pool.submit(function) for function in functions]
         for number, future in enumerate(futures):
             for _ in range((start * 7 + number * 13) % 11):
                 pass
-            if pool.interrupt(future, TaskCancelled):
+            if pool.interrupt(future.item, TaskCancelled):
                 interrupted.add(future)
         wait(futures, LONG)
         for number, future in enumerate(futures):
@@ -493,11 +482,12 @@ def test_interrupt_at_each_step_of_the_pools_own_code_loses_nothing(
                 own = frame.f_back
             elif code is not _pool._run.__code__:
                 return None
-            if own.f_locals.get("fn") is not function or over:
+            given = own.f_locals.get("given")
+            if getattr(given, "func", None) is not function or over:
                 return None
             back, line = event == "line" and frame.f_lineno < line, frame.f_lineno
             worker = interrupts.worker_of[ident]
-            if event in {"call", "line"} and not back and worker.future:
+            if event in {"call", "line"} and not back and worker.item:
                 left -= 1
                 if left == 0:
                     fired = over = True
@@ -535,8 +525,8 @@ def test_stuck_thread_gives_its_slot_away_and_ends_when_it_comes_back(
     future = pool.submit(gate)
     assert gate.began.wait(LONG)
     stuck = _threads_of(pool)[0]
-    assert pool.replace_stuck(future) is True
-    assert pool.replace_stuck(future) is False
+    assert pool.replace_stuck(future.item) is True
+    assert pool.replace_stuck(future.item) is False
     assert pool.stuck == [stuck.name]
     assert pool.submit(len, "ab").result(LONG) == 2
     gate.go.set()
@@ -554,7 +544,7 @@ def test_no_more_than_the_spare_threads_are_replaced(make_pool: MakePool) -> Non
     for gate in gates:
         future = pool.submit(gate)
         assert gate.began.wait(LONG)
-        answers.append(pool.replace_stuck(future))
+        answers.append(pool.replace_stuck(future.item))
     assert answers == [True, True, False]
     assert len(pool.stuck) == 2
     for gate in gates:
@@ -565,7 +555,7 @@ def test_only_what_runs_can_be_stuck(make_pool: MakePool) -> None:
     pool = make_pool(1)
     done = pool.submit(len, "ab")
     done.result(LONG)
-    assert pool.replace_stuck(done) is False
+    assert pool.replace_stuck(done.item) is False
     assert pool.stuck == []
 
 
@@ -581,7 +571,7 @@ def test_slot_is_kept_when_no_other_thread_can_be_started(
     assert gate.began.wait(LONG)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        assert pool.replace_stuck(future) is False
+        assert pool.replace_stuck(future.item) is False
     assert pool.stuck == []
     gate.go.set()
     assert pool.submit(len, "ab").result(LONG) == 2
@@ -608,7 +598,7 @@ def test_shutdown_can_cancel_what_has_not_begun(make_pool: MakePool) -> None:
     running = pool.submit(gate)
     assert gate.began.wait(LONG)
     waiting = run_all(pool, len, ["a", "b"])
-    pool.shutdown(wait=False, cancel_futures=True)
+    pool.shutdown(wait=False, cancel=True)
     # Those who wait for the futures are told, too.
     assert wait(waiting, LONG).not_done == set()
     assert all(future.cancelled() for future in waiting)
@@ -644,7 +634,7 @@ def test_stuck_thread_is_not_replaced_after_a_shutdown(make_pool: MakePool) -> N
     future = pool.submit(gate)
     assert gate.began.wait(LONG)
     pool.shutdown(wait=False)
-    assert pool.replace_stuck(future) is False
+    assert pool.replace_stuck(future.item) is False
     gate.go.set()
 
 
@@ -653,10 +643,10 @@ def test_submitting_while_another_thread_shuts_down_runs_or_refuses(
 ) -> None:
     for _ in range(50):
         pool = make_pool(1)
-        taken: list[Future[int]] = []
+        taken: list[Submitted] = []
         pool.submit(len, "").result(LONG)
 
-        def submit(pool: DaemonPool = pool, taken: list[Future[int]] = taken) -> None:
+        def submit(pool: Pool = pool, taken: list[Submitted] = taken) -> None:
             try:
                 while True:
                     taken.append(pool.submit(len, "ab"))
@@ -678,9 +668,9 @@ def test_forked_child_refuses_the_pool_of_its_parent() -> None:
         import os, sys, warnings
         warnings.simplefilter("ignore")
         from litejobs._process.program_end import guardian
-        from litejobs._runner.pool import DaemonPool
+        from tests.runner.pools import Pool
 
-        pool = DaemonPool(1)
+        pool = Pool(1)
         pool.submit(len, "ab").result()
         child = os.fork()
         if not child:
@@ -710,24 +700,24 @@ def test_pool_of_another_process_names_both(
 # WakeUp and guardian ----------------------------------------------------------------
 
 
-def test_bell_wakes_once_however_often_it_rang() -> None:
-    bell = WakeUp()
-    assert bell.is_set() is False
-    bell.set()
-    bell.set()
-    assert bell.is_set() is True
-    assert bell.wait(0) is True
-    assert bell.wait(0) is False
-    bell.set()
-    bell.clear()
-    bell.clear()
-    assert not bell.is_set()
+def test_wake_up_wakes_once_however_often_it_rang() -> None:
+    wake = WakeUp()
+    assert wake.is_set() is False
+    wake.set()
+    wake.set()
+    assert wake.is_set() is True
+    assert wake.wait(0) is True
+    assert wake.wait(0) is False
+    wake.set()
+    wake.clear()
+    wake.clear()
+    assert not wake.is_set()
 
 
-def test_bell_ends_a_wait_in_another_thread(make_pool: MakePool) -> None:
-    bell = WakeUp()
-    waiting = make_pool(1).submit(bell.wait, LONG)
-    bell.set()
+def test_wake_up_ends_a_wait_in_another_thread(make_pool: MakePool) -> None:
+    wake = WakeUp()
+    waiting = make_pool(1).submit(wake.wait, LONG)
+    wake.set()
     assert waiting.result(LONG) is True
 
 

@@ -24,7 +24,6 @@ import pytest
 
 from litejobs import LiteJobs
 from litejobs._definitions.columns import no_options, order
-from litejobs._runner.pool import DaemonPool
 from litejobs._storage import database as _database
 from litejobs._storage import group_commit, rows, statements
 from litejobs._storage.database import Database
@@ -37,6 +36,7 @@ from litejobs.errors import (
     OutcomeUnknown,
     TaskCancelled,
 )
+from tests.runner.pools import Pool
 from tests.waiting import Times, eventually
 
 LONG = 120.0  # seconds after which what has not happened never will
@@ -689,7 +689,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
     database = file_jobs.open()._store.database
     turn = database._turn
     stored: dict[int, int] = {}
-    pool = DaemonPool(6)
+    pool = Pool(6)
 
     def work(n: int) -> None:
         stored[n] = note.enqueue(n).id
@@ -703,7 +703,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
                 while len(turn.waiting) <= n:
                     pass
             for future in futures[::2]:
-                assert pool.interrupt(future, TaskCancelled)
+                assert pool.interrupt(future.item, TaskCancelled)
         for n, future in enumerate(futures):
             error = future.exception(LONG)
             assert isinstance(error, TaskCancelled) if n % 2 == 0 else error is None
