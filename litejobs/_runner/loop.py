@@ -505,7 +505,7 @@ class Loop:
         ]
 
     def record_stuck_threads(self, threads: int) -> None:
-        """So many threads have not come back after a time limit."""
+        """So many tasks go on after a time limit or a cancel, and cannot be ended."""
         with self._database.transaction(TIMES.turn_patience) as db:
             stuck = {"runner": self.runner, "stuck": threads}
             db.execute(queries()["record_stuck"], stuck)

@@ -29,7 +29,7 @@ or exists (
 update litejobs_runner set queues = :queues where id = :runner;
 
 -- name: record_stuck
--- So many threads of the runner have not come back after a time limit.
+-- So many tasks of the runner go on after a time limit or a cancel.
 update litejobs_runner set stuck = :stuck where id = :runner;
 
 -- name: unknown_queues

@@ -4,11 +4,11 @@
 -- saw, so that a clock that went backwards is noticed, also across a restart. One that
 -- `plans` knows calendars, and keeps the next instants of each schedule as rows. With
 -- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all. So many
--- of its threads are `stuck`: they have not come back after a time limit, and others
--- have taken their places. `first_id` is the first runner of the same process, which is
--- known by its `token`. The newest source of its tasks was changed at `code_at`. If a
--- standby has asked for its place, it is to `hand_over`: 1, and stand by itself; 2, for
--- good.
+-- of its tasks are `stuck`: they go on after a time limit or a cancel, in threads or on
+-- executors, and cannot be ended. `first_id` is the first runner of the same process,
+-- which is known by its `token`. The newest source of its tasks was changed at
+-- `code_at`. If a standby has asked for its place, it is to `hand_over`: 1, and stand
+-- by itself; 2, for good.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),

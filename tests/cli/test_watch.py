@@ -262,6 +262,7 @@ def test_empty_sections_and_no_runner_say_something_useful() -> None:
         ({"stopped_at": ago(60)}, "no runner, stopped 1 min ago: nothing is started"),
         ({"gone": True}, "runner 3: process 4711 on kiosk has ended without a word"),
         ({"standbys": 2}, "runner 3: process 4711 on kiosk +2 standby, 4 threads"),
+        ({"stuck": 2}, "jobs/s, tasks that go on and cannot be ended: 2"),
         ({"queues": ["mail", "bulk"]}, "998 jobs/s, only queues: mail, bulk"),
     ],
 )

@@ -379,10 +379,14 @@ def test_a_task_in_a_command_that_is_advised_is_one_word(
     assert row.remedy.endswith(f"litejobs requeue --state dead_lettered --task {word}")
 
 
-def test_threads_that_do_not_come_back_are_found(held: Sql) -> None:
+def test_tasks_that_cannot_be_ended_are_found(held: Sql) -> None:
     held.serve("a")
     held.query("record_stuck", runner=1, stuck=2)
-    assert found(held)["threads_stuck"].endswith("and cannot be ended: 2")
+    # In threads or on executors, after a time limit or a cancel.
+    assert found(held)["threads_stuck"] == (
+        "runner 1 has tasks that go on after a time limit or a cancel, and cannot be "
+        "ended: 2"
+    )
     held.query("record_stuck", runner=1, stuck=0)
     assert found(held) == {}
     words = held.refused("update litejobs_runner set stuck = -1")

@@ -543,7 +543,7 @@ def runner_text(data: Data, when: When) -> tuple[str, dict[str, Any]]:
         if each["away_at"] is not None:
             text += f", away since {when(each['away_at'])}"
     if runner["stuck"]:
-        text += f", {runner['stuck']} more threads stuck after time limits"
+        text += f", tasks that go on and cannot be ended: {runner['stuck']}"
     if runner["queues"] is not None:
         text += f", only queues: {', '.join(map(str, runner['queues']))}"
     is_well = not runner["stuck"] and all(

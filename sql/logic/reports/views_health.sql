@@ -142,10 +142,10 @@ having count(*) > 0
 union all
 select
     'threads_stuck', 'warning', 'runner ' || runner.id,
-    'runner ' || runner.id || ' has threads that have not come back after a time '
-        || 'limit, and cannot be ended: ' || runner.stuck,
-    'see which jobs they run: litejobs stats; let what they call have '
-        || 'a time limit of its own, and restart the runner'
+    'runner ' || runner.id || ' has tasks that go on after a time limit or a cancel, '
+        || 'and cannot be ended: ' || runner.stuck,
+    'its log says of which jobs; let what they call have a time limit of its own, '
+        || 'and restart the runner'
 from litejobs_runner as runner
 where runner.id = (select id from living) and runner.stuck > 0
 union all
