@@ -190,7 +190,10 @@ class Seat:
             child.close()
 
     def look(self, most: int) -> int | None:
-        """End the process if it has more memory than that; return how many bytes."""
+        """End the process if it has more memory than that; return how many bytes.
+
+        Of a task that runs it is told whenever that has grown by an eighth.
+        """
         child = self._child
         if child is None or child.has_ended():
             return None
@@ -198,14 +201,19 @@ class Seat:
         if memory is None:
             return None
         with self._lock:
+            work = None
             if self._child is child:
-                self._peak = max(memory, self._peak or 0)
+                self._peak = peak = max(memory, self._peak or 0)
+                # Before Python has begun there, it says nothing of the task.
+                work = self._work if self._is_ready else None
                 if memory > most and self._reason is None:
                     self._reason = (
                         f"out of memory: process {child.pid} had {_mib(memory)}, which "
                         f"is more than the {_mib(most)} that it may have, and was ended"
                     )
                     child.kill()
+        if work is not None and peak > (work.memory_bytes or 0) * 9 // 8:
+            work.run_by(f"process {child.pid}", peak)
         return memory
 
     def forget(self) -> None:

@@ -209,6 +209,17 @@ def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
 
 
 @on_linux
+def test_what_a_task_has_in_memory_is_shown_while_it_runs(make: Make) -> None:
+    jobs = make(Processes(1, memory="1GiB"))
+    hung = jobs.tasks["hang"].enqueue()
+    eventually(lambda: [each for each in hung.attempts if each.memory_bytes])
+    [attempt] = hung.attempts
+    assert attempt.status is None
+    assert attempt.memory_bytes > 2**22
+    hung.cancel()
+
+
+@on_linux
 def test_a_process_that_does_not_end_by_itself_holds_nothing_up(make: Make) -> None:
     jobs = make(Processes(1, max_tasks_per_process=1))
     pids = [result(jobs, "leave_thread") for _ in range(3)]
