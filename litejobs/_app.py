@@ -315,6 +315,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
     def _register(self, task: Task[Any, Any], declaration: Declaration) -> None:
         options = declaration.options
+        if task.is_async:
+            # Now, and not beside the event loop, which would wait 10 ms for its turn.
+            import litejobs._runner.runner  # noqa: F401 - whoever runs it finds it
         if task.is_async and options.get("executor") is None:
             options = {**options, "executor": self._executors.for_coroutines()}
             declaration = attrs.evolve(declaration, options=options)

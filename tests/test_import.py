@@ -119,6 +119,38 @@ def test_a_runner_of_plain_tasks_brings_nothing_heavy() -> None:
     assert not brought & HEAVY
 
 
+def test_a_runner_comes_with_the_first_coroutine_and_not_beside_its_loop() -> None:
+    """Beside it an import would keep the loop from the interpreter for too long."""
+    found = fresh(
+        """
+        import asyncio, json
+        from litejobs import LiteJobs
+
+        jobs = LiteJobs()
+
+        @jobs.task
+        def plain(): ...
+
+        before = "litejobs._runner.runner" in sys.modules
+
+        @jobs.task
+        async def greet(name): ...
+
+        known = set(sys.modules)
+
+        async def main():
+            async with jobs.arunning():
+                await (await greet.aenqueue("Ann"))
+            jobs.close()
+
+        asyncio.run(main())
+        runner = [name for name in sys.modules if name.startswith("litejobs._runner.")]
+        print(json.dumps([before, sorted(set(runner) - known)]))
+        """
+    )
+    assert found == [False, []]
+
+
 def test_help_of_the_command_line_brings_no_jobs_file() -> None:
     brought = modules_after("import litejobs.cli")
     ours = {name for name in brought if name.startswith("litejobs._")}
