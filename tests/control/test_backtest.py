@@ -143,6 +143,22 @@ def test_same_policy_decides_the_same(jobs: LiteJobs, clock: Any) -> None:
     assert_same(SAME.backtest(jobs, task="a"), len(job.attempts) - 1)
 
 
+def test_same_policy_decides_the_same_where_waits_do_not_grow(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    """Each attempt is decided alone: no wait may depend on the one before it."""
+    policy = Policy(
+        [],
+        otherwise="retry",
+        limits=Retry.exponential(60, factor=1, jitter=0.5, max_attempts=12),
+    )
+    job = jobs.task(name="a", policy=policy)(nothing).enqueue()
+    Hands(jobs).run(job, clock, *[error()] * 12)
+    waits = [each.delay_ms for each in job.attempts[:-1]]
+    assert waits != sorted(waits)
+    assert_same(policy.backtest(jobs, task="a"), 12)
+
+
 def test_same_policy_decides_the_same_when_a_budget_is_used_up(
     jobs: LiteJobs, clock: Any
 ) -> None:

@@ -67,6 +67,9 @@ def missing() -> list[str]:
 def try_all(jobs: int, names: set[str]) -> int:
     """How many mistakes of the list are not noticed by the tests beside them."""
     chosen = [each for each in listed() if not names or each.mistake.name in names]
+    unknown = names - {each.mistake.name for each in chosen}
+    if unknown:
+        raise SystemExit(f"not in the list: {', '.join(sorted(unknown))}; run find")
 
     def work(tests: Tests) -> int:
         missed = 0

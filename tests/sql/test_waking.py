@@ -237,6 +237,10 @@ def test_a_gate_ends_at_an_instant_or_by_somebody(held: Sql, gate: str) -> None:
             f"{gate} has no instant in litejobs_block: write it into its last case; "
             "or, if no instant ends it, say in ENDS_BY_SOMEBODY who does"
         )
+    shown = dict(held.execute("select code, until_at from litejobs_waiting"))
+    assert shown[gate] == found[gate], (
+        f"until_at of {gate} in litejobs_waiting is not that of litejobs_block"
+    )
 
 
 @pytest.mark.parametrize("gate", sorted(STORIES.keys() - ENDS_BY_SOMEBODY))
