@@ -9,9 +9,8 @@ triggers, and the standard library's sqlite3 on real time, as a foreign client h
 Most tests speak through the first alone. Where clients can differ, because foreign keys
 or recursive triggers decide what a statement does, or because it is what other clients
 say, tests are marked `every_client`. Those with a `db` speak through all of them where
-jobs are enqueued, claimed, settled and guarded, and elsewhere through the first and one
-of the others, which take turns; in the long form through all. With `--every-client` all
-tests are run through all.
+jobs are enqueued, claimed, settled and guarded, and elsewhere in the long form. With
+`--every-client` all tests are run through all.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import itertools
 import json
 import re
 import sqlite3
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -894,13 +892,13 @@ def trigger_body(source: str) -> list[str]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Two clients take turns; what the whole suite has seen is looked at last.
+    """Who else speaks in the long form; what the whole suite has seen comes last.
 
     What is said here takes long to be prepared, by each client anew.
     """
     if not config.getoption("every_client"):
         for item in items:
-            if not _is_its_turn(item):
+            if not _is_for_any_run(item):
                 item.add_marker(pytest.mark.torture)
     items.sort(key=lambda item: item.path.name == "test_whole.py")
 
@@ -909,19 +907,10 @@ DIFFERENT = {f"test_{name}.py" for name in ("enqueue", "claim", "settle", "guard
 """Where clients differ most, all three of them speak by default."""
 
 
-def _is_its_turn(item: pytest.Item) -> bool:
-    """Whether this client says it in the short form, too.
-
-    The first one does always. Of the others, one begins with each test, and they
-    alternate in the order of its parameters, whichever of these are collected.
-    """
+def _is_for_any_run(item: pytest.Item) -> bool:
+    """Whether this client says it in the short form, too: elsewhere the first one."""
     if item.path.name in DIFFERENT:
         return True
-    first, *others = CLIENTS
+    first = next(iter(CLIENTS))
     found = getattr(item, "callspec", None)
-    client = found.params.get("client_of_db", first) if found else first
-    if client == first:
-        return True
-    indices = {**found.indices, "client_of_db": 0}.values()
-    turn = zlib.crc32(item.originalname.encode()) + sum(indices)
-    return client == others[turn % len(others)]
+    return found is None or found.params.get("client_of_db", first) == first
