@@ -35,6 +35,7 @@ from litejobs._definitions.json_codec import (
     opening,
 )
 from litejobs.errors import ArgumentError
+from tests.drawn import CHARACTERS
 
 
 def refusal(value: Any, limit: int = MAX_BYTES) -> str:
@@ -136,7 +137,9 @@ def test_limit_is_exactly_the_bytes_of_the_text(value, limit):
         assert f"takes more than {limit} bytes" in refusal(value, limit)
 
 
-names = st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True).filter(str.isidentifier)
+names = st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True, alphabet=CHARACTERS).filter(
+    str.isidentifier
+)
 any_text = st.text(st.characters() | st.sampled_from('\0\x1f"\\\ud800é😀'))
 near_the_ends = st.sampled_from([-(2**63), 2**63 - 1]).flatmap(
     lambda end: st.integers(end - 2, end + 2)
@@ -233,7 +236,7 @@ strange_values = st.recursive(
         st.lists(inner)
         | st.tuples(inner, inner)
         | st.dictionaries(strange_leaves, inner)
-        | st.dictionaries(st.text(), inner).map(collections.OrderedDict)
+        | st.dictionaries(st.text(CHARACTERS), inner).map(collections.OrderedDict)
     ),
     max_leaves=10,
 )

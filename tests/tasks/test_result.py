@@ -36,6 +36,7 @@ from litejobs._tasks.short_text import LENGTH, text_of
 from litejobs.cli import main
 from litejobs.errors import JobDeadLettered, ResultNotStored
 from tests.definitions.test_json import nested
+from tests.drawn import CHARACTERS
 
 
 class Colour(enum.Enum):
@@ -452,7 +453,7 @@ def odd() -> list[Any]:
 
 
 KEYS = st.one_of(
-    st.text(max_size=5),
+    st.text(CHARACTERS, max_size=5),
     st.integers(),
     st.floats(),
     st.booleans(),
@@ -463,7 +464,14 @@ KEYS = st.one_of(
 )
 VALUES = st.recursive(
     st.one_of(
-        *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), ODD),
+        *(
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(),
+            st.text(CHARACTERS),
+            ODD,
+        ),
         st.characters(categories=["Cs", "Cc"]),
     ),
     lambda inner: st.one_of(
