@@ -726,7 +726,7 @@ def test_a_child_calls_its_own_callbacks_once_it_uses_the_file(
     jobs.open()
     child = os.fork()
     if child:
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         os._exit(0)
     before = threading.active_count()
     jobs.enqueue("work").cancel()

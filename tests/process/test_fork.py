@@ -65,10 +65,13 @@ class Done(NamedTuple):
 
 
 def run(path: Path | str, program: str, *, first: str = "") -> Done:
-    """A program that runs jobs; if a child of its lives on, it never ends."""
+    """A program that runs jobs; if a child of its lives on, it never ends.
+
+    Its output is not buffered: at a fork both would have what the buffer holds.
+    """
     text = "".join(map(textwrap.dedent, (first, PROLOGUE, program)))
     process = subprocess.Popen(
-        [sys.executable, "-c", text, str(path)],
+        [sys.executable, "-u", "-c", text, str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
