@@ -70,6 +70,8 @@ left join litejobs__plain_lane as lane
         task.requires
     ) is null
     and not exists (select 1 from litejobs_rename where old_name = :task)
+    -- Whose time is over ends first, and so has its place in the log before this one.
+    and not exists (select 1 from litejobs__outlived where unique_key = :unique_key)
 where true
 returning id;
 

@@ -6,7 +6,9 @@
 -- other row without a word. A live job with the same unique key, or one that was
 -- completed a short while ago, makes the new one unnecessary: that insert is dropped
 -- and its statement goes on. What has never been started can become the new one instead
--- (replace), or be put off (debounce). Options are looked at before there is a row:
+-- (replace), or be put off (debounce). One whose time is over ends here if no tick has
+-- seen that yet: it would never run, and what is asked for instead would not either.
+-- Options are looked at before there is a row:
 -- `insert or fail` would leave what is there when a constraint of theirs fails.
 create trigger litejobs_job_insert_guard
 before insert on litejobs_job
@@ -176,6 +178,14 @@ begin
         and not exists (select 1 from litejobs_key where key = new.concurrency_key)
         or new.circuit is not null
         and not exists (select 1 from litejobs_circuit where name = new.circuit)
+    );
+    update litejobs_job
+    set
+        state = 'cancelled',
+        stopped_by = 'expired',
+        finished_at = (select now from litejobs_clock)
+    where id in (
+        select job_id from litejobs__outlived where unique_key = new.unique_key
     );
     select raise(
         abort,

@@ -231,6 +231,9 @@ begin
             or exists (select 1 from litejobs_circuit where name = lane.circuit)
         )
         and not exists (select 1 from litejobs_rename where old_name = schedule.task)
+        and not exists (
+            select 1 from litejobs__outlived where unique_key = schedule.unique_key
+        )
     where occurrence.schedule_id = new.schedule_id and occurrence.at = new.at
     and occurrence.is_range = 0 and occurrence.state = 'planned'
     and not exists (
