@@ -7,6 +7,7 @@ from litejobs.errors import LiteJobsError, TaskError
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._control.batch import Batch, Dependency
+    from litejobs._control.enqueue import JobIds
     from litejobs._control.job import Job
     from litejobs._control.operations import Operation
     from litejobs._control.past import Difference
@@ -50,6 +51,7 @@ __all__ = [
     "Every",
     "Flow",
     "Job",
+    "JobIds",
     "JobSnapshot",
     "LiteJobs",
     "LiteJobsError",
@@ -96,6 +98,7 @@ _HOMES = {
     "Difference": "litejobs._control.past",
     "Event": "litejobs._control.records",
     "Job": "litejobs._control.job",
+    "JobIds": "litejobs._control.enqueue",
     "JobSnapshot": "litejobs._control.records",
     "LogLine": "litejobs._control.records",
     "Measures": "litejobs._control.records",

@@ -11,7 +11,12 @@ import apsw
 import attrs
 
 from litejobs._control import batch as _batch
-from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
+from litejobs._control.enqueue import (
+    JobIds,
+    enqueue,
+    enqueue_all,
+    enqueue_in_chunks,
+)
 from litejobs._control.hearing import Hearing
 from litejobs._control.job import Job
 from litejobs._control.past import Past
@@ -509,7 +514,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         """
         check_names("LiteJobs.enqueue()", options, JOB)
         call = self.call(task, arguments, **options)
-        return Job(self._store, enqueue(self._store, call))
+        return Job(self._store, *enqueue(self._store, call))
 
     @listed(JobOptions)
     def call(
@@ -524,8 +529,11 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
     def enqueue_many(
         self, calls: Iterable[Call[Any]], *, chunk: int | None = None
-    ) -> Ids:
+    ) -> JobIds:
         """Store many jobs in one transaction, or none; return their ids, in order.
+
+        A list whose `is_new` says of each whether it was stored, or another job had its
+        unique key.
 
         Calls come from `task.call(…)`, `task.using(…).call(…)` or `jobs.call(…)`.
         Others wait meanwhile: some 10 s for a million of them. With *chunk* so many at

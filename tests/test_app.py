@@ -373,9 +373,11 @@ def test_many_jobs_are_what_single_ones_are(jobs: LiteJobs) -> None:
         with jobs.transaction() as db:
             db.execute("update litejobs_job set state = 'cancelled'")
             db.execute("delete from litejobs_job")
-        single = [enqueue(jobs._store, call) for call in calls]
+        stored = [enqueue(jobs._store, call) for call in calls]
+        single, is_new = zip(*stored, strict=True)
         assert rows() == many
         assert [n - single[0] for n in single] == [n - ids[0] for n in ids]
+        assert [*is_new] == ids.is_new
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from litejobs import (
     Event,
     Every,
     Job,
+    JobIds,
     LiteJobs,
     Rate,
     Retry,
@@ -94,7 +95,7 @@ assert_type(with_options.using(delay="10m").enqueue(1).result(), float)
 assert_type(coroutine.enqueue(3), Job[bytes])
 assert_type(coroutine_with_options.enqueue(3), Job[list[int]])
 assert_type(bare.call("a"), Call[str])
-assert_type(jobs.enqueue_many([bare.call("a"), with_options.call(2)]), list[int])
+assert_type(jobs.enqueue_many([bare.call("a"), with_options.call(2)]), JobIds)
 assert_type(jobs.enqueue("bare", {"to": "a"}), Job[Any])
 assert_type(
     held_back.using(
@@ -107,7 +108,7 @@ with jobs.batch("many", on_success=bare.using(priority=1)) as batch:
     assert_type(batch.enqueue(bare, "a", copies=2), Job[str])
     assert_type(batch.enqueue(coroutine.using(priority=1), 3), Job[bytes])
     assert_type(batch.enqueue(with_options.call(1)), Job[float])
-    assert_type(batch.enqueue_many([bare.call("a"), held_back.call("h")]), list[int])
+    assert_type(batch.enqueue_many([bare.call("a"), held_back.call("h")]), JobIds)
 assert_type(jobs.batches[1].results(), dict[int, Any])
 assert_type(bare.enqueue("a").then(with_options.call(1)), Job[float])
 assert_type(bare.call("a").then(coroutine).then(with_options.call(1)), Chain)

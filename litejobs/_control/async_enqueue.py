@@ -43,10 +43,10 @@ _OF_ALL = (
 
 _here = threading.local()
 
-Found = int | BaseException
+Found = tuple[int, bool] | BaseException
 
 
-async def aenqueue(store: Store, call: Call[Any]) -> int:
+async def aenqueue(store: Store, call: Call[Any]) -> tuple[int, bool]:
     """As `enqueue`, from a coroutine, without holding up its event loop.
 
     Coroutines that ask within one turn of the loop, or while a thread is storing what
@@ -155,7 +155,7 @@ class _Collector:
             found = _store(self._store, some)
         except BaseException as error:
             found = _copies(error, len(some))
-        own: Found = 0
+        own: Found = (0, False)
         if first is not None and some and some[0] is first:
             own, some, found = found[0], some[1:], found[1:]
         if first is None or some:
@@ -219,7 +219,8 @@ def _store_together(store: Store, calls: list[Call[Any]]) -> list[Found]:
         try:
             # A savepoint, so that none is stored twice below.
             with store.transaction():
-                return [*enqueue_all(db, calls)]
+                ids = enqueue_all(db, calls)
+                return [*zip(ids, ids.is_new, strict=True)]
         except Refused:
             return [_store_apart(store, call) for call in calls]
 
@@ -228,6 +229,7 @@ def _store_apart(store: Store, call: Call[Any]) -> Found:
     """One of those among which one was refused; the transaction goes on."""
     try:
         with store.transaction() as db:
-            return enqueue_all(db, [call])[0]
+            ids = enqueue_all(db, [call])
+            return ids[0], ids.is_new[0]
     except Refused as error:
         return error

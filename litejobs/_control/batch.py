@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import attrs
 
-from litejobs._control.enqueue import enqueue, enqueue_all
+from litejobs._control.enqueue import JobIds, enqueue, enqueue_all
 from litejobs._control.job import Job
 from litejobs._control.waiting import not_stored
 from litejobs._definitions import columns as _columns
@@ -178,7 +178,7 @@ class Batch(BatchHandle):
                 self._check_member(job.id, call)
                 return job
 
-    def enqueue_many(self, calls: Iterable[CallLike]) -> list[int]:
+    def enqueue_many(self, calls: Iterable[CallLike]) -> JobIds:
         """Store all calls as jobs of the batch, or none; return their ids, in order.
 
         Raises:
@@ -290,7 +290,7 @@ class Batch(BatchHandle):
             ) from error
 
     def _store_call(self, call: Call[R]) -> Job[R]:
-        return Job(self._store, enqueue(self._store, call))
+        return Job(self._store, *enqueue(self._store, call))
 
     def _row(self) -> tuple[Any, ...]:
         rows = self._run("get_batch")
@@ -393,7 +393,7 @@ def enqueue_chain(store: Store, calls: Iterable[CallLike]) -> list[Job[Any]]:
             call = as_call("chain", given)
             if found:
                 call = _following(call, found[-1].id)
-            found.append(Job(store, enqueue(store, call)))
+            found.append(Job(store, *enqueue(store, call)))
         if not found:
             raise ConfigurationError(
                 "the chain is empty; give calls, such as a.call(1).then(b.call())"
@@ -416,7 +416,7 @@ def _links(calls: Iterable[CallLike]) -> Iterable[CallLike]:
 
 def then(store: Store, job_id: int, given: CallLike) -> Job[Any]:
     """A job that waits for this one and is given its result."""
-    return Job(store, enqueue(store, _following(as_call("then", given), job_id)))
+    return Job(store, *enqueue(store, _following(as_call("then", given), job_id)))
 
 
 def parents_of(store: Store, job_id: int) -> list[Dependency]:

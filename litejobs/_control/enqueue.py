@@ -24,10 +24,39 @@ _CHUNK = 1000
 _CHUNK_SIZE = 2**18  # characters
 
 
-def enqueue(store: Store, call: Call[Any]) -> int:
-    """The call is a job; its id, or that of the job that has its unique key."""
+class JobIds(list[int]):
+    """Ids of jobs, in the order of the calls that asked for them."""
+
+    __slots__ = ("_there",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._there: set[int] = set()
+
+    @property
+    def is_new(self) -> list[bool]:
+        """Of each, whether the call stored it; see `Job.is_new`."""
+        return [place not in self._there for place in range(len(self))]
+
+    def add(self, job_id: int, is_new: bool) -> None:
+        """Put the next one at the end."""
+        if not is_new:
+            self._there.add(len(self))
+        self.append(job_id)
+
+    def add_all(self, others: JobIds) -> None:
+        """Put others at the end."""
+        self._there |= {len(self) + place for place in others._there}
+        self.extend(others)
+
+
+def enqueue(store: Store, call: Call[Any]) -> tuple[int, bool]:
+    """The call is a job: its id, and whether it is new.
+
+    If it is not, it is the job that has its unique key.
+    """
     if call.unique_key is None and not call.after:
-        return enqueue_new(store, call.parameters())
+        return enqueue_new(store, call.parameters()), True
     with store.transaction() as db:
         return _store_one(db, call)
 
@@ -40,9 +69,7 @@ def enqueue_new(store: Store, parameters: tuple[Any, ...]) -> int:
     return int(job_id)
 
 
-def enqueue_in_chunks(
-    store: Store, calls: Iterable[Call[Any]], chunk: int
-) -> list[int]:
+def enqueue_in_chunks(store: Store, calls: Iterable[Call[Any]], chunk: int) -> JobIds:
     """As `enqueue_all`, so many in a transaction, with a rest after each.
 
     The calls are asked for outside of it.
@@ -58,14 +85,14 @@ def enqueue_in_chunks(
             "leave it out, or enqueue outside of the block"
         )
     is_contended = contention_probe(store.database)
-    ids: list[int] = []
+    ids = JobIds()
     waiting = iter(calls)
     try:
         while some := list(itertools.islice(waiting, chunk)):
             with store.transaction() as db:
                 began = RealTime.monotonic()
                 found = enqueue_all(db, some)
-            ids += found
+            ids.add_all(found)
             worked = RealTime.monotonic() - began
             RealTime.sleep(max(LEAST_REST, worked) if is_contended() else LEAST_REST)
     except BaseException as error:
@@ -77,7 +104,7 @@ def enqueue_in_chunks(
     return ids
 
 
-def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
+def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> JobIds:
     """All calls are jobs, in order; the caller has begun the transaction.
 
     Of a run of calls that differ in their arguments alone, the first finds the lane or
@@ -85,7 +112,7 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     first one is, however the clock is put meanwhile.
     """
     known = queries()
-    ids: list[int] = []
+    ids = JobIds()
     first: Call[Any] | None = None
     first_id = 0
     options: tuple[Any, ...] = ()
@@ -126,7 +153,7 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
         job_id, is_new = _insert(db, call)
         if call.after and is_new:
             waiting[len(ids)] = call.after
-        ids.append(job_id)
+        ids.add(job_id, is_new)
         first, first_id, options = call, job_id, ()
         if call.unique_key is not None:
             first = None
@@ -139,7 +166,7 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     return ids
 
 
-def _store_one(db: apsw.Connection, call: Call[Any]) -> int:
+def _store_one(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
     job_id, is_new = _insert(db, call)
     if is_new:
         known = queries()["record_dependency"]
@@ -150,7 +177,7 @@ def _store_one(db: apsw.Connection, call: Call[Any]) -> int:
                 if "unknown_parent:" not in str(error):
                     raise
                 raise _unknown_parent(*parent) from error
-    return job_id
+    return job_id, is_new
 
 
 def _unknown_parent(job_id: int | None, batch_id: int | None) -> ConstraintViolated:

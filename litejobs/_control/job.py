@@ -30,11 +30,17 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(JobHandle, Generic[R_co]):
     """A job in the file. Properties read it anew; `snapshot()` reads all at once."""
 
-    __slots__ = ("_store", "id")
+    __slots__ = ("_store", "id", "is_new")
 
-    def __init__(self, store: Store, job_id: int) -> None:
+    def __init__(self, store: Store, job_id: int, is_new: bool = False) -> None:
         self._store = store
         self.id = job_id
+        self.is_new = is_new
+        """Whether the call that returned this handle stored the job.
+
+        False where another job had the unique key and was handed back, replaced or put
+        off, and where the job was looked up.
+        """
 
     def __repr__(self) -> str:
         return f"<litejobs job {self.id}>"

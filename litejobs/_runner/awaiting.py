@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from litejobs._control.async_enqueue import aenqueue
 from litejobs._control.async_transaction import AsyncTransaction, beside
-from litejobs._control.enqueue import enqueue_all
+from litejobs._control.enqueue import JobIds, enqueue_all
 from litejobs._control.job import Job, found
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from litejobs._values.states import State
 
 Snapshots = list["JobSnapshot"]
-Ids = list[int]
 
 
 class Awaiting:
@@ -75,12 +74,12 @@ class Awaiting:
     ) -> Job[Any]:
         """Enqueue by the name of a task as `enqueue` does, from a coroutine."""
         call = self._registry.call(task, arguments, options)
-        return Job(self._store, await aenqueue(self._store, call))
+        return Job(self._store, *await aenqueue(self._store, call))
 
-    async def aenqueue_many(self, calls: Iterable[Call[Any]]) -> Ids:
+    async def aenqueue_many(self, calls: Iterable[Call[Any]]) -> JobIds:
         """Store many jobs in one transaction, or none, as `enqueue_many` does."""
 
-        def store() -> Ids:
+        def store() -> JobIds:
             with self._store.transaction() as db:
                 return enqueue_all(db, calls)
 

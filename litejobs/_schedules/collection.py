@@ -274,7 +274,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             last = {"last_job": db.execute(queries()["last_job"]).get}
             self._write("run_schedule_now", **which)
             job_id: int = db.execute(queries()["job_by_hand"], which | last).get
-            return Job(self._store, job_id)
+            return Job(self._store, job_id, job_id > last["last_job"])
 
     def backfill(
         self, name: str, start: dt.datetime, end: dt.datetime, limit: int = 1000
@@ -304,7 +304,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             found: list[Any] = db.execute(
                 queries()["backfilled_jobs"], which | {"instants": json.dumps(instants)}
             ).fetchall()
-            return [Job(self._store, job_id) for (job_id,) in found]
+            return [Job(self._store, job_id, True) for (job_id,) in found]
 
     # ------------------------------------------------------------------------------
 

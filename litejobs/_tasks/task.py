@@ -98,7 +98,7 @@ class Task(Deferrable[P, R]):
         """
         # `self.call` and `enqueue` in one step, since this is what is called most.
         own = (self.name, self.bind(args, kwargs))
-        return Job(self.store, enqueue_new(self.store, own + no_options()))
+        return Job(self.store, enqueue_new(self.store, own + no_options()), True)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue from a coroutine, without holding up its event loop.
@@ -108,7 +108,7 @@ class Task(Deferrable[P, R]):
         job is stored; the others are not disturbed.
         """
         call = self.call(*args, **kwargs)
-        return Job(self.store, await aenqueue(self.store, call))
+        return Job(self.store, *await aenqueue(self.store, call))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
@@ -232,12 +232,12 @@ class BoundTask(Deferrable[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job with the options; see `Task.enqueue`."""
         store = self._task.store
-        return Job(store, enqueue(store, self.call(*args, **kwargs)))
+        return Job(store, *enqueue(store, self.call(*args, **kwargs)))
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue from a coroutine with the options; see `Task.aenqueue`."""
         store = self._task.store
-        return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
+        return Job(store, *await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make the job as a value with the options; see `Task.call`."""

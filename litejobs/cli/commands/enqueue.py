@@ -132,19 +132,18 @@ def enqueue(
     from litejobs.cli.input.known_names import nobody_runs, remark_nobody_runs
 
     check_name("task", task)
-    key = options["unique_key"]
     with (
         warnings.catch_warnings(record=True) as warned,
         recorded("enqueue", f"task {task}") as jobs,
     ):
         warnings.simplefilter("always")
         file = stored(jobs)
-        there = file.rows("find_by_unique_key", {"unique_key": key}) if key else []
         handle = jobs.enqueue(
             task, given, require=require or None, after=after or None, **options
         )
-        created = {"id": handle.id} not in there
-        job = handle.snapshot() if created or file.rows("get_job", there[0]) else None
+        created = handle.is_new
+        there = created or file.rows("get_job", {"id": handle.id})
+        job = handle.snapshot() if there else None
         unserved = nobody_runs(file, task if job is None else job.task)
     for each in warned:
         printing.remark(f"warning: {each.message}")
