@@ -14,7 +14,7 @@ from litejobs._process.aside import call_in, readers
 from litejobs._process.clock import RealTime, timer
 from litejobs._process.killed import Killed
 from litejobs._process.timing import TIMES
-from litejobs._tasks.coroutines import is_cancelled
+from litejobs._tasks.coroutines import cancelled_within, is_cancelled
 from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import ConfigurationError, TaskCancelled
 
@@ -116,11 +116,11 @@ class Coroutines(TaskExecutor):
     def is_away(self) -> bool:
         """Whether the application's loop has ended, or stands still.
 
-        What has not begun is given back then, and what was lost with a closed loop.
+        What has not begun is given back then; what ran in a closed loop has crashed.
         """
         loops, line = self._loops, self._line
         for handle in tuple(self._begun):
-            handle.give_back_if_closed()
+            handle.crash_if_closed()
         if line is not None and line.stands_still:
             line.give_back("its event loop stands still")
             return True
@@ -236,15 +236,17 @@ class _Coroutine(Handle):
         return not self._loop.is_closed()
 
     def give_back(self, reason: str) -> None:
-        """It was not begun, or is lost with its loop: it is for another time."""
+        """It was not begun, or Ctrl-C has ended it: it is for another time."""
         self._is_over = True
         self._begun.discard(self)
         self._work.given_back(reason)
 
-    def give_back_if_closed(self) -> None:
+    def crash_if_closed(self) -> None:
         """It is not told any more what becomes of it where the loop is closed."""
         if self._loop.is_closed():
-            self.give_back(_ENDED)
+            self._is_over = True
+            self._begun.discard(self)
+            self._work.crashed(_ENDED)
 
     # In the loop ------------------------------------------------------------------
 
@@ -292,8 +294,8 @@ class _Coroutine(Handle):
             if self._kind is not None:
                 error = self._error()
             elif is_cancelled():
-                self.give_back("its event loop cancelled it")
-                raise
+                error = cancelled_within(work.assignment.job_id)
+                error.__traceback__ = raised.__traceback__
             else:
                 # Of something else that it has awaited: an error like others.
                 error = raised
@@ -330,7 +332,7 @@ class _Coroutine(Handle):
         elif not self._is_over and self._kind is not None:
             self._tell(None, self._error(), 0)
         elif not self._is_over:
-            self.give_back("its event loop cancelled it")
+            self.give_back("its event loop cancelled it before it was begun")
 
     def _tell(self, value: object, error: BaseException | None, ran_ms: int) -> None:
         """What came of it is written: what may take long, in a thread."""

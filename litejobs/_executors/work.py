@@ -168,8 +168,11 @@ class Work:
         self._end(json.dumps({"status": "crashed", "error": error}))
 
     def given_back(self, reason: str) -> None:
-        """End it: it was not begun, and uses up no attempt."""
-        self._end(outcomes.of_interruption(reason))
+        """End it: it was not begun, and uses up no attempt.
+
+        A job of which that is said again and again waits, longer each time.
+        """
+        self._end(outcomes.of_give_back(reason))
 
     def refused(self, reason: str) -> None:
         """End it: it cannot be run here, now or later."""

@@ -170,6 +170,12 @@ def _continue(decision: Decision) -> _Line:
 
 
 def _snooze(decision: Decision) -> _Line:
+    if decision.status == "interrupted":
+        return (
+            log.WARNING,
+            "job %d (%s) is given back again and again, next start in %s: %s",
+            (_duration(decision.delay_ms), decision.what),
+        )
     return (
         log.INFO,
         "job %d (%s) is put off as its rules say, next attempt in %s: %s",

@@ -162,7 +162,7 @@ class Execution:
             ):
                 # In drain(): Ctrl-C ends the program, not the job.
                 context.keyboard_interrupt = True
-                return outcome.of_interruption("Ctrl-C")
+                return outcome.of_give_back("Ctrl-C")
             return self.outcome_of(context, None, error, _ms(clock() - begun))
         return self.outcome_of(context, value, None, _ms(clock() - begun))
 

@@ -50,6 +50,7 @@ class EventLoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
         self._bound: tuple[asyncio.AbstractEventLoop, contextvars.Context] | None = None
         self.tasks: set[asyncio.Task[Any]] = set()
         fork_guard.renew_in_children(self)
@@ -142,6 +143,7 @@ class EventLoopThread:
         with self._lock:
             loop, self._loop = self._loop, None
             thread, self._thread = self._thread, None
+            self._closing.set()
         if loop is not None and thread is not None:
             # Where the program forked, it is not there any more.
             with contextlib.suppress(RuntimeError):
@@ -153,10 +155,15 @@ class EventLoopThread:
         import asyncio
 
         with self._lock:
-            if self._loop is None:
+            # A task may have closed what it needs.
+            if self._loop is None or self._loop.is_closed():
                 loop = asyncio.new_event_loop()
+                self._closing = closing = threading.Event()
                 thread = threading.Thread(
-                    target=_serve, args=(loop,), name="litejobs-async", daemon=True
+                    target=_serve,
+                    args=(loop, closing),
+                    name="litejobs-async",
+                    daemon=True,
                 )
                 thread.start()
                 self._loop, self._thread = loop, thread
@@ -186,6 +193,20 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def cancelled_within(job_id: int) -> BaseException:
+    """Return the error of a coroutine that was cancelled, and not by us.
+
+    If it were given back, what cancels it each time would have it begun for ever.
+    """
+    asyncio: Any = sys.modules["asyncio"]
+    error: BaseException = asyncio.CancelledError(
+        f"the coroutine of job {job_id} was cancelled by its own code, or by what "
+        "cancels the tasks of its event loop"
+    )
+    error.code = "cancelled_within"  # type: ignore[attr-defined]
+    return error
+
+
 def _forget_unbegun(
     loop: asyncio.AbstractEventLoop,
     coroutine: Coroutine[Any, Any, Any],
@@ -205,12 +226,12 @@ def _forget_unbegun(
         loop.call_soon_threadsafe(loop.call_soon, close)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event) -> None:
     import asyncio
 
     asyncio.set_event_loop(loop)
     try:
-        _run(loop)
+        _run(loop, closing)
         # What was handed over at the last moment has begun, and hears it, too.
         for _ in range(2):
             loop.run_until_complete(asyncio.sleep(0))
@@ -226,12 +247,13 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Until it is stopped: what a task of the loop raises does not end the others."""
-    while True:
+def _run(loop: asyncio.AbstractEventLoop, closing: threading.Event) -> None:
+    """Until it is to close: what a task of the loop does not ends the others."""
+    while not closing.is_set():
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt):
             log.exception("a coroutine tried to end the program; the others go on")
         else:
-            return
+            if not closing.is_set():
+                log.error("a coroutine has stopped the event loop, which goes on")

@@ -21,7 +21,7 @@ from litejobs._process.fork_guard import forks
 from litejobs._process.interrupts import shielded
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
-from litejobs._tasks.coroutines import Exit
+from litejobs._tasks.coroutines import Exit, cancelled_within
 from litejobs.errors import (
     ConfigurationError,
     ForkedProcess,
@@ -230,10 +230,15 @@ class Current:
         finally:
             self._coroutine = None
 
-    def interruption(self) -> TaskInterrupt:
-        """Return what a coroutine of the attempt that was cancelled raises."""
-        kind = self._interrupted_by or TaskCancelled
-        return kind(f"the coroutine of job {self.job_id} was cancelled")
+    def interruption(self) -> BaseException:
+        """Return what a coroutine of the attempt that was cancelled raises.
+
+        Where nothing of ours has cancelled it, but its own code, say, that is an error
+        like others.
+        """
+        if self._interrupted_by is None:
+            return cancelled_within(self.job_id)
+        return self._interrupted_by(f"the coroutine of job {self.job_id} was cancelled")
 
     def reach_by(self, coroutine: concurrent.futures.Future[Any] | None) -> None:
         """Cancel this from now on to interrupt the task, which waits for it."""

@@ -171,8 +171,9 @@ def of_misfit(message: str) -> str:
     )
 
 
-def of_interruption(reason: str) -> str:
+def of_interruption(reason: str, code: str | None = None) -> str:
     """The document of an attempt that the runner took back."""
+    known = {} if code is None else {"code": code}
     return _compact(
         {
             "status": "interrupted",
@@ -180,10 +181,20 @@ def of_interruption(reason: str) -> str:
                 "type": "TaskStopped",
                 "module": TaskStopped.__module__,
                 "types": ["TaskStopped"],
+                **known,
                 "message": json_codec.bounded_text(reason, TEXT_LIMIT),
             },
         }
     )
+
+
+def of_give_back(reason: str) -> str:
+    """The document of an attempt that no stop of the runner has ended.
+
+    It was not begun, or Ctrl-C ended it; where that happens again and again, the job
+    is put off.
+    """
+    return of_interruption(reason, "given_back")
 
 
 # --- what every error has ----------------------------------------------------------

@@ -338,8 +338,9 @@ select cast(key as integer), value from json_each(?);
 
 -- name: settled
 -- What was decided about these attempts, as the log tells it? With :all of each, with
--- :failed only where something has failed and is tried again or given up, or else only
--- which jobs were given up. A traceback is read where it may be shown.
+-- :failed only where something has failed and is tried again or given up, or was given
+-- back too often, or else only which jobs were given up. A traceback is read where it
+-- may be shown.
 select
     attempt.job_id, job.task, job.queue, attempt.attempt,
     coalesce(job.max_attempts, 3), attempt.status, attempt.decision,
@@ -360,6 +361,7 @@ where attempt.finished_at is not null
 and (
     :all or attempt.decision = 'dead_letter'
     or :failed and attempt.decision = 'retry' and attempt.status <> 'ok'
+    or :failed and attempt.decision = 'snooze' and attempt.status = 'interrupted'
 );
 
 -- name: is_any_policy

@@ -96,3 +96,8 @@ where finished_at is null and deadline_at is not null;
 create index litejobs_attempt_ended
 on litejobs_attempt (ended)
 where ended is not null;
+
+-- Which attempts were given back once too often?
+create index litejobs_attempt_given_back
+on litejobs_attempt (id)
+where status = 'interrupted' and decision = 'snooze';

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from litejobs import LiteJobs, TaskError, current
+from litejobs import LiteJobs, Retry, TaskError, current
 from litejobs.errors import (
     ConfigurationError,
     JobCancelled,
@@ -502,11 +502,11 @@ def test_cancelling_it_once_more_ends_the_grace_period(jobs: LiteJobs) -> None:
     asyncio.run(main())
 
 
-def test_what_the_loop_cancels_itself_is_given_back(jobs: LiteJobs) -> None:
+def test_what_is_cancelled_by_others_uses_up_an_attempt(jobs: LiteJobs) -> None:
     async def main() -> None:
         tasks: list[Any] = []
 
-        @jobs.task
+        @jobs.task(retry=Retry(delay=0))
         async def wait() -> str:
             if not tasks:
                 tasks.append(asyncio.current_task())
@@ -518,9 +518,109 @@ def test_what_the_loop_cancels_itself_is_given_back(jobs: LiteJobs) -> None:
             await until(lambda: tasks)
             tasks[0].cancel()
             assert await job == "again"
-        assert [each.status for each in job.attempts] == ["interrupted", "ok"]
+        assert [each.status for each in job.attempts] == ["error", "ok"]
+        assert job.attempts[0].outcome["error"]["code"] == "cancelled_within"
 
     asyncio.run(main())
+
+
+async def cancels_itself() -> None:
+    me = asyncio.current_task()
+    assert me is not None
+    me.cancel()
+    await asyncio.sleep(0)
+
+
+async def cancels_all_jobs() -> None:
+    for each in asyncio.all_tasks():
+        if "litejobs job" in each.get_name():
+            each.cancel()
+    await asyncio.sleep(0)
+
+
+async def has_a_watchdog() -> None:
+    me = asyncio.current_task()
+    assert me is not None
+    asyncio.get_running_loop().call_soon(me.cancel)
+    await asyncio.Event().wait()
+
+
+SELF_CANCELLING = [cancels_itself, cancels_all_jobs, has_a_watchdog]
+
+
+@pytest.mark.parametrize("function", SELF_CANCELLING)
+def test_a_coroutine_that_cancels_itself_is_given_up_after_its_attempts(
+    jobs: LiteJobs, function: Any
+) -> None:
+    """Given back, it would be begun again for ever, at once."""
+    task = jobs.task(retry=Retry(delay=0, max_attempts=3))(function)
+
+    async def main() -> None:
+        async with jobs.arunning():
+            job = await task.aenqueue()
+            with pytest.raises(JobDeadLettered, match="cancelled by its own code"):
+                await job
+        assert [each.status for each in job.attempts] == ["error"] * 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("function", [cancels_itself, has_a_watchdog])
+def test_in_a_loop_of_ours_it_is_given_up_as_well(
+    jobs: LiteJobs, function: Any, around: bool
+) -> None:
+    """Also within middleware that is no coroutine, and where no runner runs."""
+    task = jobs.task(retry=Retry(delay=0, max_attempts=2))(function)
+    if around:
+        jobs.middleware(lambda context, call: call())
+    job = task.enqueue()
+    jobs.drain()
+    assert [each.status for each in job.attempts] == ["error"] * 2
+    assert job.state == "dead_lettered"
+    with jobs.running(threads=1):
+        job = task.enqueue()
+        with pytest.raises(JobDeadLettered, match="cancelled by its own code"):
+            job.result(timeout=LONG)
+    assert [each.status for each in job.attempts] == ["error"] * 2
+
+
+def test_a_coroutine_may_stop_the_loop_of_ours_which_goes_on(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.task(max_attempts=1)
+    async def stops() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return "done"
+
+    with jobs.running(threads=1):
+        for _ in range(2):
+            assert stops.enqueue().result(timeout=LONG) == "done"
+    assert "a coroutine has stopped the event loop, which goes on" in caplog.text
+
+
+def test_a_loop_of_ours_that_has_failed_is_made_anew(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a task does to it, its descriptors say, is a crash of what it ran."""
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    loops: list[Any] = []
+
+    @jobs.task(max_attempts=2, crash_delay=0)
+    async def breaks() -> str:
+        loops.append(asyncio.get_running_loop())
+        if len(loops) == 1:
+            loops[0]._run_once = None
+            loops[0].stop()
+            await asyncio.Event().wait()
+        return "done"
+
+    with jobs.running(threads=1):
+        job = breaks.enqueue()
+        assert job.result(timeout=LONG) == "done"
+    assert [each.status for each in job.attempts] == ["crashed", "ok"]
+    assert loops[0] is not loops[1]
 
 
 def test_what_it_awaits_may_be_cancelled_which_is_an_error(jobs: LiteJobs) -> None:
@@ -624,10 +724,10 @@ def test_jobs_of_a_loop_that_stands_still_wait(jobs: LiteJobs, times: Times) -> 
     assert {each.status for each in jobs.get(2).attempts[:-1]} == {"interrupted"}
 
 
-def test_what_is_lost_with_a_closed_loop_is_given_back(jobs: LiteJobs) -> None:
+def test_what_is_lost_with_a_closed_loop_has_crashed(jobs: LiteJobs) -> None:
     begun: list[int] = []
 
-    @jobs.task(max_attempts=1)
+    @jobs.task(max_attempts=2, crash_delay=0)
     async def work() -> str:
         begun.append(1)
         if len(begun) == 1:
@@ -644,7 +744,7 @@ def test_what_is_lost_with_a_closed_loop_is_given_back(jobs: LiteJobs) -> None:
     loop = asyncio.new_event_loop()
     block, job = loop.run_until_complete(begin())
     loop.close()
-    eventually(lambda: job.state == "pending")
+    eventually(lambda: job.attempts[0].status == "crashed")
     assert len(begun) == 1
     jobs.stop()
 
@@ -653,7 +753,7 @@ def test_what_is_lost_with_a_closed_loop_is_given_back(jobs: LiteJobs) -> None:
             assert await job == "again"
 
     asyncio.run(main())
-    assert [each.status for each in job.attempts] == ["interrupted", "ok"]
+    assert [each.status for each in job.attempts] == ["crashed", "ok"]
     del block
 
 

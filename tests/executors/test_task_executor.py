@@ -96,6 +96,31 @@ def test_each_end_has_its_outcome(make: Any, end: Any, status: str, code: Any) -
         assert job.state == "dead_lettered"
 
 
+def test_what_gives_back_all_it_is_given_is_asked_ever_more_seldom(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is used up by that, so it would go on for ever, and keep others off."""
+    app = make()
+    app.hands.before_submit = lambda work: work.given_back("no room just now")
+    with standing_clock():
+        job = app.task.enqueue(1)
+        app.jobs.start(threads=1)
+        eventually(lambda: job.state == "scheduled")
+        assert [each.status for each in job.attempts] == ["interrupted"] * 3
+        assert "given back again and again" in str(job.why()[0])
+        [cause] = [
+            each for each in app.jobs.health()["causes"] if each["code"] == "given_back"
+        ]
+        assert cause["sentence"].endswith("each time: no room just now")
+        app.jobs.advance(3)
+        assert len(job.attempts) == 5
+        app.hands.before_submit = lambda work: work.done("at last")
+        app.jobs.advance(4)
+        assert job.result(timeout=LONG) == "at last"
+    said = "is given back again and again, next start in 1s: TaskStopped: no room"
+    assert said in caplog.text
+
+
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [

@@ -119,3 +119,25 @@ def test_a_schedule_that_nobody_goes_on_with_is_found(held: Sql, what: str) -> N
         plan(held, due_at)
     held.wait(due_at + 10 * SECOND - held.now + 1)
     assert list(found(held)) == ["runner_late"]
+
+
+def test_a_job_that_is_given_back_again_and_again_is_found(held: Sql) -> None:
+    held.serve("a")
+    job = held.enqueue("a")
+    for _ in range(3):
+        assert found(held) == {}
+        held.settle(
+            held.begin(job),
+            "interrupted",
+            ',"error":{"code":"given_back","message":"no room just now"}',
+        )
+    said = {
+        "given_back": f"job {job} (a) is given back again and again, and waits longer "
+        "each time: no room just now"
+    }
+    assert found(held) == said
+    held.wait(SECOND)
+    held.tick()
+    assert found(held) == said
+    held.claim()
+    assert found(held) == {}

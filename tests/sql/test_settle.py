@@ -120,6 +120,104 @@ def test_an_interrupted_attempt_is_given_back(db: Sql) -> None:
     assert db.moves(job)[2] == ("processing", "pending", None)
 
 
+GIVEN_BACK = ',"error":{"code":"given_back","message":"no room"}'
+
+
+def give_back(held: Sql, job: int) -> Any:
+    """Its next attempt, when its time has come, is given back."""
+    attempt = held.begin(job)
+    held.settle(attempt, "interrupted", GIVEN_BACK)
+    return held.attempt(attempt)
+
+
+def test_what_is_given_back_again_and_again_waits_ever_longer(held: Sql) -> None:
+    """Each start uses up nothing, so nothing else would ever slow it down."""
+    held.serve("a", max_attempts=1)
+    job = held.enqueue("a")
+    closed = [give_back(held, job) for _ in range(11)]
+    waits = [None, None, *(SECOND << each for each in (0, 1, 2, 3, 4, 5, 6, 6, 6))]
+    assert [each.delay_ms for each in closed] == waits
+    assert [each.decision for each in closed] == ["interrupt"] * 2 + ["snooze"] * 9
+    row = held.job(job)
+    assert (row.state, row.attempts, row.starts) == ("scheduled", 0, 11)
+    assert row.run_at == held.now + 64 * SECOND
+    assert held.reasons(job)[0].detail == "its attempt was given back again and again"
+    held.wait(64 * SECOND)
+    held.tick()
+    assert held.job(job).state == "pending"
+    held.fail(job)
+    assert held.job(job).state == "dead_lettered"
+
+
+def test_what_is_given_back_anew_is_in_line_at_once(held: Sql) -> None:
+    """What has begun in between has ended the row of those that were given back."""
+    held.serve("a", max_attempts=9)
+    job = held.enqueue("a")
+    assert [give_back(held, job).delay_ms for _ in range(3)] == [None, None, SECOND]
+    held.fail(job)
+    assert [give_back(held, job).delay_ms for _ in range(3)] == [None, None, SECOND]
+
+
+def test_what_a_stop_interrupts_is_in_line_at_once_however_often(held: Sql) -> None:
+    held.serve("a")
+    job = held.enqueue("a")
+    assert {held.fail(job, "interrupted").decision for _ in range(12)} == {"interrupt"}
+    assert held.job(job).state == "pending"
+
+
+def test_a_job_that_is_given_back_can_be_cancelled(held: Sql) -> None:
+    held.serve("a")
+    job = held.enqueue("a")
+    for _ in range(3):
+        give_back(held, job)
+    attempt = held.begin(job)
+    held.execute(
+        "update litejobs_job set cancel_requested_at = ? where id = ?", (held.now, job)
+    )
+    held.settle(attempt, "interrupted", GIVEN_BACK)
+    assert (held.attempt(attempt).decision, held.job(job).state) == (
+        "cancel",
+        "cancelled",
+    )
+
+
+CANCELLED_WITHIN = ',"error":{"code":"cancelled_within"}'
+
+
+@pytest.mark.parametrize(
+    ("said", "waits"),
+    [
+        ({}, [SECOND, SECOND]),
+        ({"crash_delay_ms": MINUTE}, [MINUTE, MINUTE]),
+        ({"delay_ms": HOUR}, [HOUR, 2 * HOUR]),
+        ({"intervals": f"[{HOUR}]"}, [HOUR, HOUR]),
+        ({"backoff": "none"}, [MINUTE, MINUTE]),
+    ],
+)
+def test_a_coroutine_that_was_cancelled_is_tried_again_soon(
+    held: Sql, said: dict[str, Any], waits: list[int]
+) -> None:
+    """Where nothing says how long: it uses up its attempts, and that in seconds."""
+    held.serve("a", jitter=0.0, **said)
+    job = held.enqueue("a")
+    for wait in waits:
+        attempt = held.begin(job)
+        held.settle(attempt, "error", CANCELLED_WITHIN)
+        assert held.attempt(attempt).delay_ms == wait
+    held.settle(held.begin(job), "error", CANCELLED_WITHIN)
+    row = held.job(job)
+    assert (row.state, row.stopped_by) == ("dead_lettered", "max_attempts")
+
+
+def test_a_rule_says_how_long_a_cancelled_coroutine_waits(held: Sql) -> None:
+    held.serve("a", jitter=0.0)
+    held.add_policy({"action": "retry", "delay_ms": HOUR})
+    job = held.enqueue("a")
+    attempt = held.begin(job)
+    held.settle(attempt, "error", CANCELLED_WITHIN)
+    assert held.attempt(attempt).delay_ms == HOUR
+
+
 @pytest.mark.parametrize("status", [*FAILURES, "interrupted", "cancelled"])
 def test_a_job_that_is_to_be_cancelled_is_not_retried(db: Sql, status: str) -> None:
     db.serve("a")

@@ -457,6 +457,8 @@ select
                 else ', and the next is due'
             end
         when attempt.action = 'snooze' then 'a rule has put it off'
+        when attempt.decision = 'snooze'
+            then 'its attempt was given back again and again'
         else (select detail from litejobs__reason where code = 'due')
     end as detail,
     'job ' || job.id as object,

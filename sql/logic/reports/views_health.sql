@@ -156,6 +156,26 @@ select
 from litejobs__executor_shut
 where code = 'executor_away'
 union all
+-- The newest of those that were put off for it (litejobs__left_alone).
+select
+    'given_back', 'warning', 'job ' || back.job_id,
+    'job ' || back.job_id || ' (' || back.task
+        || ') is given back again and again, and waits longer each time: ' || back.why,
+    'see what it is to run on, or cancel it'
+from (
+    select job.id as job_id, job.task, given_back.why
+    from (
+        select id, job_id, substr(outcome ->> '$.error.message', 1, 200) as why
+        from litejobs_attempt
+        where status = 'interrupted' and decision = 'snooze'
+        order by id desc limit 20
+    ) as given_back
+    cross join litejobs_job as job
+        on job.id = given_back.job_id and job.attempt_id = given_back.id
+    where job.state = 'scheduled' or job.state = 'pending'
+    order by given_back.id desc limit 1
+) as back
+union all
 select
     'clock_went_back', 'warning', 'the file',
     'the file has seen ' || strftime('%Y-%m-%dT%H:%M:%SZ', seen.at / 1000.0, 'unixepoch')

@@ -96,6 +96,7 @@ end;
 -- What the server of a request asked for (`retry_after`, at most a day) is never
 -- undercut.
 -- A cancelled job goes no further, however its attempt ended, unless it was done.
+-- What is given back again and again is put off for a while.
 --
 -- The past does not change: a closed attempt is kept as it is, whatever is set, and an
 -- open one is settled before anything else is known of it.
@@ -194,6 +195,9 @@ begin
     )
     where id = new.id and (action = 'retry' or action = 'snooze' or action = 'jump');
     update litejobs_attempt
+    set delay_ms = (select wait_ms from litejobs__left_alone where attempt_id = new.id)
+    where id = new.id and new.status = 'interrupted';
+    update litejobs_attempt
     set (
         next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at,
         ended, spec_id
@@ -235,7 +239,10 @@ begin
                                 and verdict.next_step is null
                         )
                     ) then 'cancel'
-                    when new.status = 'interrupted' then 'interrupt'
+                    when new.status = 'interrupted' then case
+                        when litejobs_attempt.delay_ms > 0 then 'snooze'
+                        else 'interrupt'
+                    end
                     when verdict.stopped_by is not null then 'dead_letter'
                     when litejobs_attempt.action = 'break'
                         or litejobs_attempt.action = 'continue'

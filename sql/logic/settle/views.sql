@@ -328,8 +328,10 @@ cross join litejobs_job as job on job.id = attempt.job_id;
 -- How long is waited for the next attempt, before jitter, and how long at most with it?
 --
 -- The first crash is not the task's failure: `crash_delay_ms` is waited then, without
--- jitter (`of_crash`), unless its rule says by itself how long. Any other wait is that
--- of the attempt's number.
+-- jitter (`of_crash`), unless its rule says by itself how long. So it is, where no
+-- delay is said, when a coroutine was cancelled, and not by us: that ended it, not its
+-- work.
+-- Any other wait is that of the attempt's number.
 --
 -- Powers are by repeated squaring, which saturates instead of failing: anything beyond
 -- max_delay, or beyond ten years where there is none, is cut to it.
@@ -392,10 +394,18 @@ from (
             end,
             0.0
         ) as wait_ms,
-        attempt.action = 'retry' and attempt.status = 'crashed' and job.crashes = 0
-        and (
-            told.crash_delay_ms is not null
-            or told.delay_ms is null and told.backoff is null and told.intervals is null
+        attempt.action = 'retry' and (
+            attempt.status = 'crashed' and job.crashes = 0
+            and (
+                told.crash_delay_ms is not null
+                or told.delay_ms is null and told.backoff is null
+                    and told.intervals is null
+            )
+            or coalesce(
+                told.delay_ms, told.backoff, told.intervals,
+                spec.delay_ms, spec.backoff, spec.intervals
+            ) is null
+            and attempt.outcome ->> '$.error.code' = 'cancelled_within'
         ) as of_crash,
         coalesce(told.crash_delay_ms, spec.crash_delay_ms) as crash_delay_ms,
         min(
@@ -540,3 +550,33 @@ from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 left join litejobs_spec as spec on spec.id = job.spec_id
 left join litejobs_rule as rule on rule.id = attempt.rule_id;
+
+-- For how long is a job put off whose attempt was given back once more? NULL for most.
+--
+-- An attempt that was not begun, or that Ctrl-C has ended, uses up nothing, so nothing
+-- else would end it where that happens each time. `in_row` counts it, and those just
+-- before it: after two the job waits, ever longer. What a stop of the runner has ended
+-- is in line again at once.
+create view litejobs__left_alone as
+select
+    attempt.id as attempt_id,
+    (
+        select 1000 << (in_row - 3)
+        from (
+            select min(9, attempt.start_no - coalesce(
+                (
+                    select max(earlier.start_no) from litejobs_attempt as earlier
+                    where earlier.job_id = attempt.job_id
+                    and earlier.start_no between attempt.start_no - 9
+                        and attempt.start_no - 1
+                    and earlier.status <> 'interrupted'
+                ),
+                0
+            )) as in_row
+            limit -1
+        )
+        where in_row > 2
+    ) as wait_ms
+from litejobs_attempt as attempt
+where attempt.status = 'interrupted'
+and attempt.outcome ->> '$.error.code' = 'given_back';
