@@ -846,9 +846,10 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         by and takes over when that ends; with *standby* False it is refused instead.
         `health()` and the log say which it is. So every process of a server can call
         this. A standby with newer code that has all tasks of the runner asks it to hand
-        over. A process that only imports the program (the parent of a reloader, a
-        command of `manage.py`) runs no jobs, unless LITEJOBS_START is "always" in its
-        environment; after the master of a server has forked, its workers do.
+        over, after some seconds of life. A process that only imports the program (the
+        parent of a reloader, a command of `manage.py`) runs no jobs, unless
+        LITEJOBS_START is "always" in its environment; after the master of a server has
+        forked, its workers do.
 
         *threads* tasks run at once, and beside them *concurrency* coroutines (100, if
         nothing else was said), which hold no thread. On `stop()` and at the end of the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._control.enqueue import enqueue_all
@@ -25,11 +25,13 @@ from litejobs.errors import LiteJobsError, TaskInterrupt
 
 if TYPE_CHECKING:
     from litejobs._definitions.calls import Call
+    from litejobs._definitions.registration import Registration
     from litejobs._runner.choice import Choice, End
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
     from litejobs._storage.database import Database
+    from litejobs._storage.runner_lock import MemoryLock, RunnerLock
     from litejobs._storage.store import Store
     from litejobs._tasks.current import Assignment, Current
 
@@ -56,6 +58,7 @@ class Drain:
         executors: Mapping[str, int] | None = None,
     ) -> None:
         self._executors = executors
+        self._lock: RunnerLock | MemoryLock
         self._store = store
         self._registry = registry
         self._execution = execution
@@ -117,6 +120,7 @@ class Drain:
         lock = lock_of(database)
         if not lock.acquire():
             raise runner_active(database, "runs", "stop it first")
+        self._lock = lock
         try:
             choice = self._choice
             loop = _loop.Loop(
@@ -145,7 +149,7 @@ class Drain:
         watches = self._choice != EVERYTHING
         count = 0
         while True:
-            agenda = loop.look()
+            agenda = self._look(loop)
             slots = 1 if count < limit else 0
             settles = bool(self._finished)
             if watches and settles:
@@ -158,7 +162,7 @@ class Drain:
                 if watches and settles:
                     continue
             if not assignments:
-                agenda = loop.look()
+                agenda = self._look(loop)
                 if not is_something_due(agenda):
                     return count
                 # Ticks go on: of what has ended all who wait for it are to hear.
@@ -172,6 +176,15 @@ class Drain:
                 context = self._run_attempt(loop, assignment)
                 if context.settled and self._asked_enough():
                     return count
+
+    def _look(self, loop: _loop.Loop) -> _loop.Agenda:
+        return look_or_begin_again(
+            self._lock,
+            loop,
+            self._store.database,
+            self._registry.registrations(),
+            self._choice.tasks,
+        )
 
     def _turn(
         self, loop: _loop.Loop, agenda: _loop.Agenda, slots: int
@@ -245,6 +258,28 @@ class Drain:
             for each in taken.values()
             if each.latest_progress is not None
         ]
+
+
+def look_or_begin_again(
+    lock: RunnerLock | MemoryLock,
+    loop: _loop.Loop,
+    database: Database,
+    declarations: Sequence[Registration],
+    serving: Collection[str] | None = None,
+) -> _loop.Agenda:
+    """What there is to do; another client may have stopped or replaced the runner.
+
+    Raises:
+        RunnerActive: That one has the lock by now.
+    """
+    agenda = loop.look()
+    if agenda.alive:
+        return agenda
+    if not lock.confirm():
+        raise runner_active(database, "runs", "stop it first")
+    log.error(_loop.BEGINS_AGAIN)
+    loop.begin(declarations, serving)
+    return loop.look()
 
 
 def next_instant(database: Database, until_ms: int) -> int | None:

@@ -11,7 +11,12 @@ from litejobs._process.killed import Killed
 from litejobs._process.sizes import SIZES
 from litejobs._runner import loop as _loop
 from litejobs._runner.decisions import log_start
-from litejobs._runner.drain import error_of, interrupted, is_something_due
+from litejobs._runner.drain import (
+    error_of,
+    interrupted,
+    is_something_due,
+    look_or_begin_again,
+)
 from litejobs._runner.health import runner_active
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks.current import take_raised
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
+    from litejobs._storage.runner_lock import MemoryLock, RunnerLock
     from litejobs._storage.store import Store
     from litejobs._tasks.current import Assignment, Current
 
@@ -43,6 +49,7 @@ class Inline:
         executors: Mapping[str, int] | None = None,
     ) -> None:
         self._executors = executors
+        self._lock: RunnerLock | MemoryLock
         self._store = store
         self._registry = registry
         self._execution = execution
@@ -93,6 +100,7 @@ class Inline:
             if not lock.acquire():
                 raise runner_active(database, "runs", "stop it first")
             stack.callback(lock.release)
+            self._lock = lock
             declared = self._registry.registrations()
             self._served = len(declared)
             loop = _loop.Loop(
@@ -216,7 +224,9 @@ class Inline:
             if len(declared) != self._served:
                 loop.put_back(declared)
                 self._served = len(declared)
-            agenda = loop.look()
+            agenda = look_or_begin_again(
+                self._lock, loop, self._store.database, declared
+            )
             if not (finished or agenda.clock_went_back or is_something_due(agenda)):
                 return None
             reports, self._reports = self._reports, {}

@@ -47,6 +47,10 @@ SETTLED_AT_ONCE = 2**18
 
 MOST_NAMED = 5  # tasks in one line of the log
 MOST_AT_ONCE = 256  # attempts of a claim with executors
+BEGINS_AGAIN = (
+    "this runner was stopped or replaced in the file by another client, and begins "
+    "again: only the process that holds the lock runs jobs"
+)
 _OK = '{"status":"ok"'  # how a document of ours begins that reports success
 
 Finished = tuple[int, str]
@@ -57,7 +61,7 @@ class Agenda(NamedTuple):
     """What there is to do. `wait_ms` is the time until something else becomes due.
 
     `alive` is 0 if the file says that this runner was stopped or replaced. A standby
-    has asked for its place if `hand_over` is 1, or 2, if for good. `suspects`
+    asks for its place if `hand_over` is 1, or 2, if for good. `suspects`
     is 1 while jobs are in line that were running when a process died; `plan` is 1 if
     the calendar is asked for the next instants of schedules, and `retain` if something
     may have been kept long enough, which is not in `wait_ms`. `apart` is 1 if a job may
@@ -164,15 +168,28 @@ class Loop:
         """A new runner begins, with these tasks; those before it are over.
 
         Of these tasks it runs those in *serving*, or all. Returns how many attempts
-        those before had open.
+        those before had open. One that has begun before goes on with what it runs.
         """
+        before = self.runner, self.after
+        try:
+            return self._begin(declarations, serving)
+        except BaseException:
+            self.runner, self.after = before
+            raise
+
+    def _begin(
+        self,
+        declarations: Sequence[Registration],
+        serving: Collection[str] | None,
+    ) -> int:
         served = [
             each for each in declarations if serving is None or each.name in serving
         ]
+        begins_again = self.runner > 0
         with self._database.transaction() as db:
-            left_open = int(db.execute(queries()["count_open_attempts"]).get)
             declare(db, declarations)
-            self.after = db.execute(queries()["last_attempt"]).get
+            if not begins_again:
+                self.after = db.execute(queries()["last_attempt"]).get
             self.runner = db.execute(
                 queries()["start_runner"],
                 {
@@ -183,6 +200,10 @@ class Loop:
                     "code_at": self._code_at,
                 },
             ).get
+            if begins_again:
+                db.execute(queries()["keep_attempts"], {"runner": self.runner})
+            asked = {"runner": self.runner}
+            left_open = int(db.execute(queries()["count_open_attempts"], asked).get)
             unknown = self._choose_queues(db)
             self._register_executors(db)
             self.serve(db, {each.name: each.signature for each in served})
@@ -343,7 +364,8 @@ class Loop:
             agenda = agenda._replace(
                 apart=is_any, slots=_numbers_of(slots), room=_numbers_of(room)
             )
-        return agenda
+        # Of a runner that is over no word is heard but how attempts have ended.
+        return agenda if agenda.alive else agenda.put_off(TIMES.held_poll)
 
     def turn(
         self,

@@ -517,21 +517,27 @@ class Runner(Turns):
         if not self._hand_over or self._stopping.is_set():
             return False
         self._companions.stop()
-        if self._hand_over > 1:
+        if self._another_begins() and self._hand_over > 1:
             self._role = "handed over"
             log.info(
                 "this process does not run the jobs again: the one it started does"
             )
             return False
-        self._let_another_begin()
         self._prepare_life()
         return True
 
-    def _let_another_begin(self) -> None:
+    def _another_begins(self) -> bool:
         """The lock is free: who has asked for it is given time to find that."""
         until = RealTime.monotonic() + GIVE_WAY_PATIENCE
-        while RealTime.monotonic() < until and not runner_lives(self._database.path):
+        while not runner_lives(self._database.path):
+            # It may have died meanwhile.
+            with contextlib.suppress(LiteJobsError):
+                if not self._successor_lives():
+                    return runner_lives(self._database.path) is True
+            if RealTime.monotonic() >= until or self._stopping.is_set():
+                return False
             self._stopping.wait(TIMES.held_poll)
+        return True
 
     def _live(self) -> None:
         try:
@@ -616,6 +622,8 @@ class Runner(Turns):
         while self._is_awaited() and self._since_stop() < self._grace:
             with self._supervised():
                 self._wind_down_cycle()
+                if self._keeps_place():
+                    return
             self._ring_callbacks()
             self._wake.wait(TIMES.held_poll)
         self._signals.tell_stopped()
@@ -647,6 +655,20 @@ class Runner(Turns):
             self._turn(agenda, 0)
         self._notice_commits()
         self._signals.tell(self._loop)
+
+    def _keeps_place(self) -> bool:
+        """Whether it goes on, since who has asked for its place is gone."""
+        if not self._hand_over or self._stopping.is_set() or not self._lock.confirm():
+            return False
+        if self._successor_lives():
+            return False
+        log.warning(
+            "the process that asked for the jobs of %s is gone: this one runs them on",
+            self._database.path,
+        )
+        self._hand_over = 0
+        self._companions.start()
+        return True
 
     def _holds_more(self) -> bool:
         """Whether there is an attempt that was not given back."""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import log
+from litejobs._process.clock import RealTime
 from litejobs._process.identity import host_name
 from litejobs._process.role import is_parent_supervisor
+from litejobs._process.timing import TIMES
 from litejobs._storage import byte_locks
 from litejobs._storage.files import MEMORY, sidecars
 from litejobs._storage.statements import queries
@@ -53,7 +55,9 @@ class Standby:
         self._queues = None if queues is None else json.dumps(queues)
         self._code_at = code_at
         self._id = 0
-        self._asked: list[int] = []
+        self._began_at = 0.0
+        self._beside: list[int] = []  # the runner that lived when it began
+        self._asked = False  # for the place of that, as one that lasts
         self._file: byte_locks.LockFile | None = None
         self._said: list[str] = []
         self._trouble = ""
@@ -71,6 +75,7 @@ class Standby:
         ended = stop if callable(stop) else stop.is_set
         if self._database.path == MEMORY:
             return self._lock.wait(stop)
+        self._began_at = RealTime.monotonic()
         log.info(
             "standing by: %s runs the jobs of %s, and this one does when it ends",
             self._holder(),
@@ -98,9 +103,13 @@ class Standby:
     def _look(self) -> None:
         """The file knows of this standby, and this one what nobody runs."""
         runner = [row[0] for row in self._database.run("living_runner")]
-        if not self._id or runner != self._asked:
+        if runner != self._beside or not self._is_known():
             # Another one has taken the place, and is asked for it in its turn.
             self._begin()
+        if not self._asked and RealTime.monotonic() - self._began_at >= TIMES.lasting:
+            with self._database.transaction() as db:
+                db.execute(queries()["ask_for_place"], {"id": self._id, "lasts": True})
+            self._asked = True
         found = self._database.run("unserved", {"id": self._id})
         said = [
             _unserved(kind, [name for each, name in found if each == kind])
@@ -113,9 +122,26 @@ class Standby:
         self._said = said
         self._trouble = ""
 
+    def _is_known(self) -> bool:
+        """Whether the file has its row, and others see by its lock that it lives.
+
+        The lock may be lost as `RunnerLock.confirm` says, and then somebody has deleted
+        the row.
+        """
+        file = self._file
+        return (
+            file is not None
+            and file.is_in_place()
+            and file.retake(self._id, self)
+            and any(number == self._id for number, *_ in self._database.run("standbys"))
+        )
+
     def _begin(self) -> None:
         with byte_locks.using(sidecars(self._database.path).runner) as file:
             assert file is not None
+            if self._file is not None and self._file is not file:
+                self._file.give_back(self._id, self)
+                self._file.close_if_free()
             self._begin_with(file)
 
     def _begin_with(self, file: byte_locks.LockFile) -> None:
@@ -143,7 +169,9 @@ class Standby:
                     f"byte {number} of {self._file.path} is locked by another process; "
                     "leave the file ending in .runner alone"
                 )
-        before, self._id, self._asked = self._id, number, runner
+            db.execute(queries()["ask_for_place"], {"id": number, "lasts": False})
+        before, self._id, self._beside = self._id, number, runner
+        self._asked = False
         self._file.give_back(before, self)
 
     def _end(self) -> None:

@@ -17,7 +17,7 @@ from litejobs._runner.decisions import log_start
 from litejobs._runner.health import news
 from litejobs._runner.idle import IdleWait
 from litejobs._runner.in_step import InStep
-from litejobs._runner.loop import Agenda, Finished, Loop
+from litejobs._runner.loop import BEGINS_AGAIN, Agenda, Finished, Loop
 from litejobs._runner.outlook import Outlook
 from litejobs._runner.placed import Placed
 from litejobs._runner.polling import Polling
@@ -27,10 +27,10 @@ from litejobs._runner.retention import Retention
 from litejobs._runner.signals import Signals
 from litejobs._runner.standby import forget_all_dead
 from litejobs._runner.tidings import Tidings
-from litejobs._storage.runner_lock import lock_of
+from litejobs._storage.runner_lock import living_standbys, lock_of
 from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
-from litejobs.errors import FileRefused, LiteJobsError
+from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
@@ -167,14 +167,40 @@ class Turns:
         return self._hand_over > 0 or self._stopping.is_set()
 
     def _give_way(self, how: int) -> None:
-        """A standby has asked for the place: what runs may end within the grace."""
+        """A standby asks for the place: what runs may end within the grace."""
         log.info(
             "handing over the jobs of %s to another process, whose code is newer",
             self._database.path,
         )
+        self._leave_place(how)
+
+    def _leave_place(self, how: int) -> None:
         self._stop_asked_at = RealTime.monotonic()
         self._hand_over = how
         self._companions.request_stop()
+
+    def _has_lock(self) -> bool:
+        """Whether the lock is still ours; else the place is that of another one."""
+        if self._lock.confirm():
+            return True
+        log.error(
+            "this runner has lost its lock on %s to another one, and stands by until "
+            "that ends; leave the file ending in .runner alone",
+            self._database.path,
+        )
+        self._leave_place(1)
+        return False
+
+    def _successor_lives(self) -> bool:
+        """Whether a standby that asks for the place lives; what others left is gone."""
+        asked = {"runner": self._loop.runner}
+        numbers = [number for (number,) in self._database.look("askers", asked)]
+        # None: it cannot be told.
+        if living_standbys(self._database.path, numbers) == []:
+            with self._database.transaction(TIMES.turn_patience) as db:
+                forget_all_dead(self._database, db)
+            return False
+        return True
 
     def _is_loop(self) -> bool:
         """Whether the caller is the loop."""
@@ -200,20 +226,23 @@ class Turns:
         self._wake.clear()
         self._take_finished()
         self._turn_began_at = RealTime.monotonic()
-        self._confirm()
+        if not self._confirm():
+            return
         if self._executors:
             self._look_at_executors()
         agenda = self._outlook.look(settles=bool(self._unsettled))
-        if agenda.hand_over:
-            self._give_way(agenda.hand_over)
+        if not agenda.alive:
+            self._begin_again()
+            return
+        if agenda.hand_over and self._successor_lives():
+            if self._has_lock():
+                self._give_way(agenda.hand_over)
             return
         held_back = self._is_held_back(agenda)
         if held_back:
             agenda = agenda.put_off(TIMES.held_poll)
         slots = 0 if held_back else self._free_slots(agenda)
-        room = self._room(agenda, held_back=held_back)
-        if not agenda.alive:
-            slots, room = self._begin_again(), None
+        room = self._room(held_back=held_back)
         if self._is_due(agenda, slots) or self._has_room(agenda, room):
             self._turn(agenda, slots, room)
             if agenda.retain and not self._retention.rest(busy=True):
@@ -278,18 +307,14 @@ class Turns:
             or self._tidings.is_due()
         )
 
-    def _confirm(self) -> None:
+    def _confirm(self) -> bool:
         """Now and then: lock and file are still ours, or nothing more is claimed."""
         now = RealTime.monotonic()
         if now - self._confirmed_at < TIMES.lock_pause:
-            return
+            return True
         self._confirmed_at = now
-        if not self._lock.confirm():
-            self.request_stop()
-            raise FileRefused(
-                f"this runner has lost its lock on {self._database.path} to another "
-                "one and stops; leave the file ending in .runner alone"
-            )
+        if not self._has_lock():
+            return False
         self._database.keep_house(idle=not self._running)
         self._database.keep_reserve()
         declared = self._registry.registrations()
@@ -303,6 +328,7 @@ class Turns:
             log.warning("executors of this runner were changed in the file; put back")
             self._tell_reach_anew()
         self._look_for_news()
+        return True
 
     def _look_for_news(self) -> None:
         if self._is_news_old:
@@ -468,19 +494,15 @@ class Turns:
 
     # Handing out ------------------------------------------------------------------
 
-    def _begin_again(self) -> int:
-        """Another client stopped or replaced this runner, which has the lock.
+    def _begin_again(self) -> None:
+        """Another client stopped or replaced this runner.
 
-        So it begins anew, as soon as what it runs has ended and is settled.
+        If that has no lock, this one begins anew, and goes on with what it runs.
         """
-        if self._is_idle():
-            log.error(
-                "this runner was stopped or replaced in the file by another client, "
-                "and begins again: only the process that holds the lock runs jobs"
-            )
+        if self._has_lock():
+            log.error(BEGINS_AGAIN)
             self._begin_life()
             self._signals.tell_anew()
-        return 0
 
     def _free_slots(self, agenda: Agenda) -> int:
         """How many attempts more can be run, or wait a moment for their thread."""
@@ -499,9 +521,9 @@ class Turns:
         free = max(0, self._threads + ahead - busy)
         return min(free, 1) if in_step else free
 
-    def _room(self, agenda: Agenda, *, held_back: bool) -> dict[str, int] | None:
+    def _room(self, *, held_back: bool) -> dict[str, int] | None:
         """How many attempts more each executor can run; None if nothing is to begin."""
-        if not self._executors or held_back or self._lent or not agenda.alive:
+        if not self._executors or held_back or self._lent:
             return None
         return self._executors.room()
 

@@ -86,6 +86,19 @@ returning id;
 -- name: end_standby
 delete from litejobs_standby where id = :id;
 
+-- name: ask_for_place
+-- A standby asks for the place of the runner, if it may; one that lasts has lived for
+-- some seconds.
+update litejobs_standby
+set asks = (
+    select max(runner_id) from litejobs__successor
+    where standby_id = :id and (at_once or :lasts)
+)
+where id = :id;
+
+-- name: askers
+select id from litejobs_standby where asks = :runner;
+
 -- name: standbys
 select id, pid, began_at from litejobs_standby order by id;
 
@@ -123,7 +136,10 @@ select
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
     (
-        select hand_over from litejobs_runner where id = :runner and stopped_at is null
+        select max(1 + (standby.reloaded and standby.parent_pid is runner.pid))
+        from litejobs_standby as standby
+        cross join litejobs_runner as runner on runner.id = standby.asks
+        where standby.asks = :runner
     ) as hand_over,
     exists (select 1 from litejobs__apart where crashes > 0) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
@@ -438,9 +454,19 @@ select exists (
     where job.state not in ('completed', 'dead_lettered', 'cancelled')
 );
 
+-- name: keep_attempts
+-- A process that begins again, since another client has stopped or replaced its runner,
+-- goes on with what it runs.
+update litejobs_attempt set runner_id = :runner
+where finished_at is null and runner_id in (
+    select id from litejobs_runner
+    where token = (select token from litejobs_runner where id = :runner)
+);
+
 -- name: count_open_attempts
--- Before a runner begins: how many did those before it leave open?
-select count(*) from litejobs_attempt where finished_at is null;
+-- When a runner begins: how many did those before it leave open?
+select count(*) from litejobs_attempt
+where finished_at is null and runner_id <> :runner;
 
 -- name: a_runner_lives
 -- As far as the file knows.

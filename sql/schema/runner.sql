@@ -7,8 +7,7 @@
 -- of its tasks are `stuck`: they go on after a time limit or a cancel, in threads or on
 -- executors, and cannot be ended. `first_id` is the first runner of the same process,
 -- which is known by its `token`. The newest source of its tasks was changed at
--- `code_at`. If a standby has asked for its place, it is to `hand_over`: 1, and stand
--- by itself; 2, for good.
+-- `code_at`.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -31,8 +30,6 @@ create table litejobs_runner (
         check (stuck >= 0),
     first_id integer,
     code_at integer,
-    hand_over integer not null default 0 constraint litejobs_runner_hand_over_known
-        check (hand_over in (0, 1, 2)),
     constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 
@@ -47,7 +44,8 @@ where stopped_at is null and queues is not null;
 -- While it lives it has a lock of its own in the runner's lock file, on the byte of
 -- its number: rows of others are left over, and the next process that runs or stands by
 -- deletes them. One that is `reloaded` was started anew by a parent that only watches
--- for changes of the code.
+-- for changes of the code. It `asks` for the place of the runner of this number, who
+-- looks whether it lives before it gives way.
 create table litejobs_standby (
     id integer not null primary key autoincrement,
     pid integer not null,
@@ -74,5 +72,11 @@ create table litejobs_standby (
                 when json_valid(executors) then json_type(executors) = 'array' else 0
             end
         ),
+    asks integer,
     constraint litejobs_standby_id_positive check (id >= 1)
 ) strict;
+
+-- Who asks for the place of this runner? Where nobody does, as a rule, the index is
+-- empty.
+create index litejobs_standby_asking on litejobs_standby (asks)
+where asks is not null;

@@ -1441,7 +1441,7 @@ def test_standby_says_once_who_runs(tmp_path: Path) -> None:
             # It has the same code, so it does not ask for the place of the first.
             path = tmp_path / "jobs.db"
             eventually(lambda: asked_of_runner(path))
-            assert asked_of_runner(path) == [(first.process.pid, 0)]
+            assert asked_of_runner(path) == [(first.process.pid, None)]
             standby.process.send_signal(signal.SIGTERM)
             assert "SIGTERM: stopping" in standby.logged("INFO")
             assert "stopped" in standby.logged("INFO")
@@ -1452,7 +1452,7 @@ def asked_of_runner(path: Path) -> list[Any]:
     """Who runs the jobs, and what it was asked for, once a standby is in the file."""
     with LiteJobs(path) as jobs, jobs.reader() as db:
         return db.execute(
-            "select runner.pid, runner.hand_over from litejobs_runner as runner "
+            "select runner.pid, litejobs_standby.asks from litejobs_runner as runner "
             "cross join litejobs_standby where runner.stopped_at is null"
         ).fetchall()
 

@@ -30,6 +30,7 @@ from litejobs._runner.loop import Loop
 from litejobs._runner.pool import WorkItem
 from litejobs._runner.prefetch import Prefetch
 from litejobs._runner.runner import Runner
+from litejobs._storage.runner_lock import runner_process
 from litejobs._storage.statements import queries
 from litejobs._tasks.current import Assignment
 from litejobs.errors import (
@@ -288,7 +289,7 @@ def test_look_does_not_wait_for_the_writer(tmp_path: Path) -> None:
         found: list[object] = []
 
         def look() -> None:
-            found.append(database.look("count_open_attempts"))
+            found.append(database.look("count_open_attempts", {"runner": 1}))
 
         with jobs.transaction():
             thread = threading.Thread(target=look)
@@ -1026,11 +1027,14 @@ def test_runner_that_lost_its_lock_claims_nothing_more(
     times(lock_pause=0.0)
     runner = jobs.start(threads=1)
     monkeypatch.setattr(runner._lock, "confirm", lambda: False)
-    eventually(runner.has_stopped)
+    monkeypatch.setattr(runner._lock, "acquire", lambda: False)
+    eventually(lambda: runner.role == "standby")
     assert "has lost its lock" in caplog.text
     job = work.enqueue()
-    assert runner.wait_idle(0) is False
     assert job.state == "pending"
+    # The other one has ended.
+    monkeypatch.undo()
+    assert job.result(LONG) is None
 
 
 def test_runner_that_another_client_stopped_in_the_file_begins_again(
@@ -1054,6 +1058,97 @@ def test_runner_that_another_client_stopped_in_the_file_begins_again(
             runner._thread
         ]
         assert len(job.attempts) == 1
+
+
+def test_a_runner_that_was_replaced_settles_and_goes_on_with_what_it_runs(
+    file_jobs: LiteJobs,
+) -> None:
+    """Another client inserts a row of its own, as the tour of the schema does."""
+    jobs = file_jobs
+    begun, release = threading.Event(), threading.Event()
+
+    @jobs.task
+    def work() -> None: ...
+
+    @jobs.task
+    def slow() -> str:
+        begun.set()
+        release.wait(LONG)
+        return "ended here"
+
+    with jobs.running(threads=2) as runner:
+        first = runner.id
+        job = slow.enqueue()
+        assert begun.wait(LONG)
+        for number in range(1, 4):
+            # Something is due at the same time, for which a tick is said.
+            later = work.using(delay="10ms").enqueue()
+            with jobs.transaction() as db:
+                db.execute("insert into litejobs_runner (pid) values (4711)")
+            # The rest does not wait until what runs has ended.
+            assert later.result(LONG) is None
+            eventually(lambda number=number: runner.id >= first + 2 * number)
+        release.set()
+        assert job.result(LONG) == "ended here"
+    assert [each.status for each in job.attempts] == ["ok"]
+
+
+def test_a_drain_that_was_replaced_begins_again(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.task
+    def work(stops: bool) -> None:
+        if stops:
+            with jobs.transaction() as db:
+                db.execute("update litejobs_runner set stopped_at = started_at")
+
+    work.enqueue(stops=True)
+    work.enqueue(stops=False)
+    assert jobs.drain() == 2
+    assert "begins again" in caplog.text
+    with jobs.inline():
+        work.enqueue(stops=True)
+        assert work.enqueue(stops=False).state == "completed"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX alone drops such locks")
+def test_of_two_runners_one_runs_the_jobs_when_the_lock_was_lost(
+    tmp_path: Path, times: Times
+) -> None:
+    """Whatever opens and closes the lock file in a process drops its locks."""
+    times(first_pause=0.01)
+    path = tmp_path / "jobs.db"
+    program = """
+        import sys, time
+        from litejobs import LiteJobs
+
+        jobs = LiteJobs(sys.argv[1])
+        jobs.task(name="work")(lambda: None)
+        jobs.start()
+        while True:
+            time.sleep(1)
+    """
+    with LiteJobs(path) as jobs:
+        jobs.task(name="work")(lambda: None)
+        runner = jobs.start(threads=1)
+        with Program(
+            [sys.executable, "-c", textwrap.dedent(program), str(path)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ) as other:
+
+            def is_taken() -> bool:
+                path.with_name("jobs.db.runner").open("rb").close()
+                return runner_process(path) == other.pid
+
+            eventually(is_taken)
+            assert jobs.enqueue("work").result(LONG) is None
+            eventually(lambda: runner.role == "standby")
+            with jobs.reader() as db:
+                lives = db.execute("select count(*) from litejobs_runner").get
+            assert lives == 2
+            other.kill()
+            assert jobs.enqueue("work").result(LONG) is None
+            eventually(lambda: runner.role == "runner")
 
 
 POISON = """

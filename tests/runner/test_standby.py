@@ -269,12 +269,6 @@ def test_standby_that_cannot_be_is_refused(
             db.execute(f"insert into litejobs_standby {columns}")
 
 
-def test_runner_hands_over_in_known_ways_only(jobs: LiteJobs) -> None:
-    with jobs.transaction() as db:
-        with pytest.raises(apsw.ConstraintError, match="litejobs_runner_hand_over"):
-            db.execute("insert into litejobs_runner (hand_over) values (3)")
-
-
 # Newer code
 
 
@@ -291,7 +285,10 @@ def program(folder: Path, body: str, at: int) -> Any:
     return module
 
 
-def test_newer_code_takes_the_place_of_older(objects: Any, tmp_path: Path) -> None:
+def test_newer_code_takes_the_place_of_older(
+    objects: Any, tmp_path: Path, times: Times
+) -> None:
+    times(lasting=0.0)
     old, new = objects(), objects()
     old.task(program(tmp_path, "old", 1_700_000_000).work)
     new.task(program(tmp_path, "new", 1_700_000_060).work)
@@ -308,9 +305,10 @@ def test_newer_code_takes_the_place_of_older(objects: Any, tmp_path: Path) -> No
 
 
 def test_newest_of_several_standbys_has_the_place_in_the_end(
-    objects: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    objects: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: Times
 ) -> None:
     """Whoever finds the lock free first may be another one, and is asked in turn."""
+    times(lasting=0.0)
     names = ("newest", "newer", "old")
     newest, newer, old = (objects() for _ in names)
     for number, jobs in enumerate((old, newer, newest)):
@@ -331,8 +329,9 @@ def test_newest_of_several_standbys_has_the_place_in_the_end(
 
 
 def test_what_runs_may_end_before_the_place_is_handed_over(
-    objects: Any, tmp_path: Path
+    objects: Any, tmp_path: Path, times: Times
 ) -> None:
+    times(lasting=0.0)
     old, new = objects(), objects()
     begun, release = threading.Event(), threading.Event()
 
@@ -374,14 +373,108 @@ def test_place_is_kept_where_the_other_could_not_do_the_same(
         "values (1, :code_at, :tasks, :queues, :host)"
     )
     with jobs.running():
-        hand_over = "select hand_over from litejobs_runner where stopped_at is null"
+        may = "select count(*) from litejobs__successor"
         with jobs.transaction() as db, contextlib.suppress(LookupError):
             db.execute(insert, asked)
-            assert db.execute(hand_over).get == 0
+            assert db.execute(may).get == 0
             db.execute(insert, asked | {"code_at": 2**42, "tasks": '["work"]'})
             kept = differs in {"queues", "host"}
-            assert db.execute(hand_over).get == (0 if kept else 1)
+            assert db.execute(may).get == (0 if kept else 1)
             raise LookupError  # rolled back: nobody stands by
+
+
+ASKER = """
+    import sys, time
+    from litejobs._process.timing import TIMES
+    from litejobs import LiteJobs
+
+    TIMES.lasting = float(sys.argv[2])
+    jobs = LiteJobs(sys.argv[1])
+    jobs.task(name="slow")(lambda: "again")
+    jobs._registry.code_at = lambda: 2**42
+    jobs.start()
+    while True:
+        time.sleep(1)
+"""
+
+
+@contextlib.contextmanager
+def asker(path: Path, lasting: float) -> Iterator[Program]:
+    """A process with newer code, that asks for the place after so many seconds."""
+    with Program(
+        [sys.executable, "-c", textwrap.dedent(ASKER), str(path), str(lasting)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        yield process
+        process.kill()
+
+
+def asks(jobs: LiteJobs) -> list[Any]:
+    with jobs.reader() as db:
+        return db.execute("select pid, asks from litejobs_standby").fetchall()
+
+
+def test_one_that_has_lived_for_a_moment_does_not_ask(objects: Any) -> None:
+    """Or a process whose code fails would take the place at each of its starts."""
+    jobs = objects()
+    jobs.task(name="slow")(lambda: "done")
+    with jobs.running() as runner, asker(jobs.path, 60) as process:
+        eventually(lambda: asks(jobs))
+        assert asks(jobs) == [(process.pid, None)]
+        assert jobs.enqueue("slow").result(LONG) == "done"
+        assert runner.role == "runner"
+
+
+def test_place_is_not_given_to_one_that_died(objects: Any, times: Times) -> None:
+    times(lock_pause=0.05)
+    jobs = objects()
+    jobs.task(name="slow")(lambda: "done")
+    with jobs.running() as runner:
+        with jobs.transaction() as db:
+            db.execute(
+                "insert into litejobs_standby (id, pid, asks) values (41, 4711, ?)",
+                (runner.id,),
+            )
+        assert jobs.enqueue("slow").result(LONG) == "done"
+        eventually(lambda: asks(jobs) == [])
+        assert runner.role == "runner"
+
+
+def test_runner_goes_on_when_the_one_that_asked_dies_meanwhile(
+    objects: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = objects()
+    begun, release = threading.Event(), threading.Event()
+
+    @jobs.task
+    def slow() -> str:
+        begun.set()
+        release.wait(LONG)
+        return "ended here"
+
+    with jobs.running(grace="1h", threads=2) as runner:
+        job = slow.enqueue()
+        assert begun.wait(LONG)
+        with asker(jobs.path, 0) as process:
+            eventually(lambda: not runner.health["running"])
+            process.kill()
+        eventually(lambda: runner.health["running"])
+        release.set()
+        assert job.result(LONG) == "ended here"
+        assert slow.enqueue().result(LONG) == "ended here"
+        assert [each.status for each in job.attempts] == ["ok"]
+    assert "that asked for the jobs" in caplog.text
+
+
+def test_standby_that_lost_its_lock_takes_it_again(objects: Any) -> None:
+    """To close the lock file anywhere in its process has dropped it (POSIX)."""
+    jobs = objects()
+    jobs.task(name="slow")(lambda: "done")
+    with jobs.running(), asker(jobs.path, 60):
+        eventually(lambda: asks(jobs))
+        with jobs.transaction() as db:
+            db.execute("delete from litejobs_standby")
+        eventually(lambda: asks(jobs))
 
 
 def test_parent_that_watches_the_code_gives_its_place_up_for_good(

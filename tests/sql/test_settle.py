@@ -782,6 +782,26 @@ def test_an_open_attempt_keeps_what_it_was_opened_with(db: Sql, column: str) -> 
     assert db.refused(f"update litejobs_attempt set {column} = 77") == IMMUTABLE
 
 
+def test_an_open_attempt_goes_on_with_another_runner_of_its_process(db: Sql) -> None:
+    """One that another client has stopped or replaced begins again."""
+    db.serve("a")
+    attempt = db.begin(db.enqueue("a"))
+    token = db.value("select token from litejobs_runner where id = ?", (db.runner,))
+    for other, is_same in (("another", False), (token, True)):
+        db.insert("litejobs_runner", token=other)
+        runner = db.value("select max(id) from litejobs_runner")
+        move = "update litejobs_attempt set runner_id = ? where id = ?"
+        if is_same:
+            db.query("keep_attempts", runner=runner)
+            db.tick(runner)
+            assert db.attempt(attempt).runner_id == runner
+        else:
+            assert db.refused(move, (runner, attempt)) == IMMUTABLE
+    assert db.attempt(attempt).finished_at is None
+    db.settle(attempt)
+    assert db.refused(move, (db.runner, attempt)) == IMMUTABLE
+
+
 def test_an_open_attempt_may_be_told_what_it_was_opened_with(db: Sql) -> None:
     db.serve("a", timeout_ms=HOUR)
     db.add_steps("one")

@@ -44,16 +44,37 @@ def standby(db: Sql, **columns: Any) -> int:
 
 
 def handing_over(db: Sql) -> Any:
-    query = "select hand_over from litejobs_runner order by id desc limit 1"
-    return db.value(query)
+    """Whether the last standby may have a place: 1, or 2 if at once and for good."""
+    query = "select 1 + at_once from litejobs__successor where standby_id = ?"
+    last = db.value("select max(id) from litejobs_standby")
+    found = db.execute(query, (last,))
+    return found[0][0] if found else 0
 
 
 def test_newer_code_asks_for_the_place(db: Sql) -> None:
-    runner(db)
+    number = runner(db)
     assert handing_over(db) == 0
-    standby(db)
+    first = standby(db)
     assert handing_over(db) == 1
     assert db.value("select began_at from litejobs_standby") == db.now
+    asked = "select asks from litejobs_standby"
+    for lasts, place in ((False, None), (True, number)):
+        db.query("ask_for_place", id=first, lasts=lasts)
+        assert db.value(asked) == place
+
+
+@pytest.mark.parametrize(("parent", "how"), [(7, 1), (1, 2)])
+def test_runner_is_told_who_asks_for_its_place(db: Sql, parent: int, how: int) -> None:
+    number = runner(db)
+    told = {"runner": number, "seen_at": 0}
+    assert db.query("agenda", **told)[0].hand_over is None
+    first = standby(db, parent_pid=parent, reloaded=1)
+    db.query("ask_for_place", id=first, lasts=how == 1)
+    standby(db, pid=3, asks=number + 1)  # of another one
+    assert db.query("agenda", **told)[0].hand_over == how
+    assert [each.id for each in db.query("askers", runner=number)] == [first]
+    db.query("end_standby", id=first)
+    assert db.query("agenda", **told)[0].hand_over is None
 
 
 @pytest.mark.parametrize(
@@ -138,8 +159,3 @@ def test_a_standby_that_cannot_be_is_refused(
     marks = ", ".join(f":{name}" for name in given)
     insert = f"insert into litejobs_standby ({', '.join(given)}) values ({marks})"
     assert constraint in db.refused(insert, given)
-
-
-def test_a_runner_hands_over_in_known_ways_only(db: Sql) -> None:
-    insert = "insert into litejobs_runner (hand_over) values (3)"
-    assert "litejobs_runner_hand_over_known" in db.refused(insert)

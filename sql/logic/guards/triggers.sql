@@ -172,7 +172,8 @@ begin
     );
 end;
 
--- An attempt keeps what it was opened with, its number by all its names.
+-- An attempt keeps what it was opened with, its number by all its names. While it is
+-- open its runner may be another one of the same process, which has begun again.
 create trigger litejobs_attempt_identity_guard
 before update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runner_id,
     claimed_at, crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx,
@@ -180,7 +181,12 @@ before update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runne
 on litejobs_attempt
 when new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
 or new.attempt <> old.attempt or new.step is not old.step
-or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
+or new.claimed_at <> old.claimed_at
+or new.runner_id <> old.runner_id and not exists (
+    select 1 from litejobs_runner as before
+    cross join litejobs_runner as after on after.token = before.token
+    where before.id = old.runner_id and after.id = new.runner_id
+)
 or new.crashes is not old.crashes or new.delayed_ms is not old.delayed_ms
 or new.jumps is not old.jumps
 or new.retry_budget_expires_at is not old.retry_budget_expires_at

@@ -40,35 +40,13 @@ begin
     update litejobs_operation set state = 'lapsed' where state = 'open';
 end;
 
--- A standby begins to wait. If its code is newer than that of the runner, and it can do
--- all that the runner does, it asks for its place: then a deploy takes effect, and no
--- task or executor is left without a process. A parent that has started it to watch for
--- changes of the code gives up its place for good.
-create trigger litejobs_standby_insert_asks_for_place
+-- A standby begins to wait.
+create trigger litejobs_standby_insert_tells_when
 after insert on litejobs_standby
 begin
     update litejobs_standby
     set began_at = (select now from litejobs_clock)
     where id = new.id;
-    update litejobs_runner
-    set hand_over = case when new.reloaded and pid is new.parent_pid then 2 else 1 end
-    where stopped_at is null
-    and host is new.host
-    and (
-        new.reloaded and pid is new.parent_pid
-        or new.code_at > code_at
-        and queues is new.queues
-        and not exists (
-            select 1 from litejobs_task as task
-            where task.runner_id = litejobs_runner.id
-            and task.name not in (select value from json_each(new.tasks))
-        )
-        and not exists (
-            select 1 from litejobs_executor as executor
-            where executor.runner_id = litejobs_runner.id
-            and executor.name not in (select value from json_each(new.executors))
-        )
-    );
 end;
 
 -- Time has passed: make true what follows from it.

@@ -94,3 +94,32 @@ create view litejobs__uncounted as
 select 1 as something
 where (select max(id) from litejobs_job)
 >= 20000 + coalesce((select upto_id from litejobs_tally), 0);
+
+-- Which standby may have the place of which runner? One whose code is newer, if it can
+-- do all that the runner does: then a deploy takes effect, and no task or executor is
+-- left without a process. It has to live for some seconds first, for a process whose
+-- code fails would take the place at each of its starts. A parent that has started it
+-- to watch for changes of the code gives its place up `at_once`, and for good.
+create view litejobs__successor as
+select
+    standby.id as standby_id,
+    runner.id as runner_id,
+    standby.reloaded and runner.pid is standby.parent_pid as at_once
+from litejobs_standby as standby
+cross join litejobs_runner as runner on runner.stopped_at is null
+where runner.host is standby.host
+and (
+    standby.reloaded and runner.pid is standby.parent_pid
+    or standby.code_at > runner.code_at
+    and standby.queues is runner.queues
+    and not exists (
+        select 1 from litejobs_task as task
+        where task.runner_id = runner.id
+        and task.name not in (select value from json_each(standby.tasks))
+    )
+    and not exists (
+        select 1 from litejobs_executor as executor
+        where executor.runner_id = runner.id
+        and executor.name not in (select value from json_each(standby.executors))
+    )
+);
