@@ -156,8 +156,12 @@ SAME_MOMENT = {
     ("litejobs__moved_finds_head", "litejobs__moved_follows"),
     ("litejobs__moved_finds_head", "litejobs__moved_in_line"),
     ("litejobs__moved_follows", "litejobs__moved_in_line"),
-    # A batch ends, or is sealed.
+    # A batch ends, or is sealed, or goes on.
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
+    ("litejobs_batch_ends", "litejobs_batch_goes_on"),
+    ("litejobs_batch_goes_on", "litejobs_batch_is_sealed"),
+    # What is waited for again was put back in line, or an undo has done that.
+    ("litejobs__wait_again_begins", "litejobs__wait_again_is_undone"),
     # A job with a unique key is replaced, or put off.
     ("litejobs__replace_changes_job", "litejobs__replace_puts_off"),
 }
@@ -393,6 +397,8 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     undoing = "exists (select 1 from litejobs_undoing)"
     assert f"when not {undoing} and" in plain["litejobs__by_hand_does_the_rest"]
     assert f"when {undoing} begin" in plain["litejobs__by_hand_is_undone"]
+    assert f"when not {undoing} begin" in plain["litejobs__wait_again_begins"]
+    assert f"when {undoing} begin" in plain["litejobs__wait_again_is_undone"]
 
 
 def test_no_text_of_the_sql_has_four_blanks() -> None:

@@ -33,7 +33,8 @@ move (old_state, new_state) as (
     ('failed', 'dead_lettered'),
     ('completed', 'pending'),
     ('dead_lettered', 'pending'),
-    ('cancelled', 'pending')
+    ('cancelled', 'pending'),
+    ('cancelled', 'blocked')
 )
 select 'state' as kind, name from state
 union all

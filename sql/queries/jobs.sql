@@ -47,7 +47,15 @@ and state not in ('completed', 'dead_lettered', 'cancelled')
 returning id;
 
 -- name: requeue_job
-update litejobs_job set state = 'pending', origin = :origin
+-- One that was cancelled while it waited for others that have not ended waits again.
+update litejobs_job
+set
+    state = case
+        when state = 'cancelled' and id in (select id from litejobs__can_wait)
+            then 'blocked'
+        else 'pending'
+    end,
+    origin = :origin
 where id = :id
 and (
     state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
@@ -278,7 +286,13 @@ limit :limit;
 -- name: requeue_jobs
 -- Those of them that still are as they were when they were chosen, and can be.
 update litejobs_job
-set state = 'pending', origin = :origin
+set
+    state = case
+        when state = 'cancelled' and id in (select id from litejobs__can_wait)
+            then 'blocked'
+        else 'pending'
+    end,
+    origin = :origin
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (

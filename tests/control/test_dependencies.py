@@ -10,7 +10,12 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Dependency, Job, LiteJobs, Task
-from litejobs.errors import ConfigurationError, ConstraintViolated, LiteJobsError
+from litejobs.errors import (
+    ConfigurationError,
+    ConstraintViolated,
+    InvalidTransition,
+    LiteJobsError,
+)
 
 DEPEND = "insert into litejobs_dependency (job_id, parent_id) values (?, ?)"
 
@@ -42,7 +47,32 @@ def sql(jobs: LiteJobs, statement: str, *parameters: Any) -> list[Any]:
 # Requeueing ---------------------------------------------------------------------------
 
 
-def test_bulk_requeue_leaves_the_children_of_those_it_requeues(
+def test_mended_chain_goes_on_when_its_failed_link_is_requeued(jobs: LiteJobs) -> None:
+    broken = [True]
+
+    @jobs.task(max_attempts=1)
+    def fetch() -> int:
+        if broken:
+            raise OSError("down")
+        return 1
+
+    @jobs.task
+    def add(number: int, prev: int) -> int:
+        return prev + number
+
+    links = jobs.enqueue_chain(fetch.call().then(add.call(1)).then(add.call(2)))
+    jobs.drain()
+    assert [each.state for each in links] == ["dead_lettered", "cancelled", "cancelled"]
+    [said] = [each for each in links[1].why() if each.code == "ended"]
+    assert said.remedy == "requeue the other, and this one waits for it again"
+    broken.clear()
+    links[0].requeue()
+    assert [each.state for each in links] == ["pending", "blocked", "blocked"]
+    assert jobs.drain() == 3
+    assert links[-1].result() == 4
+
+
+def test_requeue_takes_with_it_what_was_cancelled_for_the_job(
     jobs: LiteJobs, work: Task[[str], str]
 ) -> None:
     parent = work.enqueue("parent")
@@ -51,18 +81,32 @@ def test_bulk_requeue_leaves_the_children_of_those_it_requeues(
     parent.cancel()
     assert {each.state for each in (parent, child, lower)} == {"cancelled"}
     assert jobs.requeue_all(state="cancelled") == [parent.id]
-    with pytest.raises(ConstraintViolated, match="wait for them, or delete its rows"):
+    assert {each.state for each in (child, lower)} == {"blocked"}
+    with pytest.raises(InvalidTransition, match="blocked and has not ended"):
         child.requeue()
-    assert jobs.drain() == 1
-    assert (parent.state, child.state) == ("completed", "cancelled")
+    assert jobs.drain() == 3
+
+
+def test_cancelled_child_is_requeued_and_waits_for_its_parent(
+    jobs: LiteJobs, work: Task[[str], str]
+) -> None:
+    parent = work.enqueue("parent")
+    child = work.using(after=[parent]).enqueue("child")
+    lower = work.using(after=[child]).enqueue("lower")
+    child.cancel()
+    [said] = [each for each in lower.why() if each.code == "ended"]
+    assert said.remedy == "requeue the other, and this one waits for it again"
     assert jobs.requeue_all(state="cancelled") == [child.id]
-    assert jobs.drain() == 1
-    assert jobs.requeue_all(state="cancelled") == [lower.id]
-    assert jobs.drain() == 1
-    assert lower.state == "completed"
+    assert [each.state for each in (parent, child, lower)] == [
+        "pending",
+        "blocked",
+        "blocked",
+    ]
+    assert jobs.drain() == 3
+    assert jobs.counts() == {"completed": 3}
 
 
-def test_bulk_requeue_leaves_who_waited_for_the_batch_of_those_it_requeues(
+def test_requeue_of_a_member_takes_its_batch_with_it(
     jobs: LiteJobs, work: Task[[str], str]
 ) -> None:
     with jobs.batch() as batch:
@@ -70,15 +114,17 @@ def test_bulk_requeue_leaves_who_waited_for_the_batch_of_those_it_requeues(
     after = work.using(after=[batch]).enqueue("after")
     for each in members:
         each.cancel()
-    assert after.state == "cancelled"
+    assert (batch.state, after.state) == ("failed", "cancelled")
     [said] = [each for each in after.why() if each.code == "ended"]
     assert said.object == f"batch {batch.id}"
-    assert said.remedy == "requeue what has failed of the batch, and then this one"
+    assert said.remedy == (
+        "requeue what has failed of the batch, and this one waits for it again"
+    )
     ids = [each.id for each in members]
     assert jobs.requeue_all(state="cancelled") == ids
-    assert jobs.drain() == 2
-    assert jobs.requeue_all(state="cancelled") == [after.id]
-    assert jobs.drain() == 1
+    assert (batch.state, after.state) == ("sealed", "blocked")
+    assert jobs.drain() == 3
+    assert batch.state == "succeeded"
 
 
 # Forecasts ----------------------------------------------------------------------------

@@ -96,6 +96,7 @@ MOVES = {
     ("completed", "pending"),
     ("dead_lettered", "pending"),
     ("cancelled", "pending"),
+    ("cancelled", "blocked"),
 }
 
 # Each finds rows that must not exist. The first column is the row's id.

@@ -49,6 +49,9 @@ UNFINISHED = (
     "parents_unfinished: this job waits for others that have not ended; wait for "
     "them, or delete its rows in litejobs_dependency"
 )
+CAN_WAIT = UNFINISHED.replace(
+    "wait for them", "set its state to blocked to have it wait for them"
+)
 NEW_BATCH = "invalid_batch: a new batch is open and empty; leave out all but its name"
 BATCH_ENDS = (
     "invalid_batch: a batch is sealed once, and then ends when its jobs have; set its "
@@ -996,11 +999,238 @@ def test_a_cancelled_child_waits_for_its_requeued_parent(served: Sql, how: str) 
         assert ended_as(served, child) == ("cancelled", "parent_failed")
         requeue(served, parent)
         assert parent_states(served, child) == [None]
+        assert ended_as(served, child) == ("blocked", None)
         assert served.refused(move, (child,)) == UNFINISHED
     end(served, parent, "completed")
-    assert ended_as(served, child) == ("cancelled", "parent_failed")
-    requeue(served, child)
     assert state(served, child) == "pending"
+
+
+@pytest.mark.every_client
+def test_a_mended_chain_goes_on_link_by_link(timed: Sql) -> None:
+    first = timed.enqueue("a")
+    chain = [first]
+    for _ in range(3):
+        chain.append(child_of(timed, chain[-1], expires_at=timed.now + 2 * HOUR))
+    end(timed, first, "dead_lettered")
+    assert {ended_as(timed, job) for job in chain[1:]} == {
+        ("cancelled", "parent_failed")
+    }
+    timed.wait(3 * HOUR)
+    timed.execute(
+        "update litejobs_job set state = 'pending', origin = 'me' where id = ?",
+        (first,),
+    )
+    assert states(timed, *chain) == ["pending", "blocked", "blocked", "blocked"]
+    again = timed.execute(
+        "select job_id, name, old_state, new_state, origin from litejobs_event "
+        "where name = 'task.requeued' order by id"
+    )
+    # Which of the two that one statement fires comes first is not said.
+    assert sorted(again) == [
+        (first, "task.requeued", "dead_lettered", "pending", "me"),
+        *((job, "task.requeued", "cancelled", "blocked", "me") for job in chain[1:]),
+    ]
+    timed.tick()
+    for job in chain:
+        assert state(timed, job) == "pending"
+        row = timed.job(job)
+        assert (row.finished_at, row.expires_at, row.origin) == (None, None, None)
+        end(timed, job, "completed")
+
+
+def test_a_child_waits_again_when_all_that_failed_are_in_line(served: Sql) -> None:
+    bad, worse, good = (served.enqueue("a") for _ in range(3))
+    child = child_of(served, bad, worse, good)
+    lower = child_of(served, child, bad)
+    end(served, good, "completed")
+    end(served, bad, "dead_lettered")
+    end(served, worse, "cancelled")
+    requeue(served, bad)
+    assert states(served, child, lower) == ["cancelled", "cancelled"]
+    requeue(served, worse)
+    assert states(served, child, lower) == ["blocked", "blocked"]
+    end(served, bad, "completed")
+    assert state(served, child) == "blocked"
+    end(served, worse, "completed")
+    assert states(served, child, lower) == ["pending", "blocked"]
+    end(served, child, "completed")
+    assert state(served, lower) == "pending"
+
+
+def test_who_was_cancelled_for_something_else_stays_so(served: Sql) -> None:
+    parent = served.enqueue("a")
+    by_hand, handler = (
+        child_of(served, parent),
+        child_of(served, parent, on_parent_success="cancel"),
+    )
+    gone, released = (
+        child_of(served, parent),
+        child_of(served, parent, on_parent_failure="run"),
+    )
+    below = child_of(served, by_hand)
+    cancel(served, by_hand)
+    end(served, parent, "dead_lettered")
+    served.execute("delete from litejobs_job where id = ?", (gone,))
+    requeue(served, parent)
+    assert [ended_as(served, job) for job in (by_hand, below)] == [
+        ("cancelled", None),
+        ("cancelled", "parent_failed"),
+    ]
+    assert states(served, handler, released) == ["blocked", "pending"]
+    end(served, parent, "completed")
+    assert ended_as(served, handler) == ("cancelled", "parents_succeeded")
+    requeue(served, parent)
+    assert ended_as(served, handler) == ("cancelled", "parents_succeeded")
+
+
+def test_a_child_whose_key_another_has_by_now_stays_cancelled(served: Sql) -> None:
+    parent = served.enqueue("a")
+    child = child_of(served, parent, unique_key="k")
+    lower = child_of(served, child)
+    end(served, parent, "dead_lettered")
+    twin = child_of(served, parent, unique_key="k")
+    assert ended_as(served, twin) == ("cancelled", "parent_failed")
+    other = served.enqueue("a", unique_key="k")
+    requeue(served, parent)
+    assert states(served, child, lower, twin) == ["cancelled"] * 3
+    blocked = "update litejobs_job set state = 'blocked' where id = ?"
+    assert served.refused(blocked, (child,)).startswith("unique_key_taken: ")
+    end(served, other, "cancelled")
+    end(served, parent, "dead_lettered")
+    requeue(served, parent)
+    # The first of two that have one key.
+    assert states(served, child, lower, twin) == ["blocked", "blocked", "cancelled"]
+
+
+@pytest.mark.every_client
+def test_a_child_that_was_cancelled_by_hand_is_put_back_to_wait(served: Sql) -> None:
+    parent = served.enqueue("a")
+    child = child_of(served, parent)
+    lower = child_of(served, child)
+    cancel(served, child)
+    pending, blocked = (
+        f"update litejobs_job set state = '{each}' where id = ?"
+        for each in ("pending", "blocked")
+    )
+    assert served.refused(pending, (child,)) == CAN_WAIT
+    served.execute(blocked, (child,))
+    assert states(served, child, lower) == ["blocked", "blocked"]
+    end(served, parent, "completed")
+    end(served, child, "completed")
+    assert state(served, lower) == "pending"
+    # What waits for nothing cannot be set to wait.
+    end(served, lower, "cancelled")
+    assert served.refused(blocked, (lower,)).startswith("invalid_transition: ")
+
+
+def test_a_child_with_a_parent_that_stays_failed_cannot_wait(served: Sql) -> None:
+    bad, other = served.enqueue("a"), served.enqueue("a")
+    child = child_of(served, bad, other)
+    end(served, bad, "dead_lettered")
+    blocked = "update litejobs_job set state = 'blocked' where id = ?"
+    assert served.refused(blocked, (child,)).startswith("invalid_transition: ")
+    served.execute(
+        "update litejobs_job set on_parent_failure = 'run' where id = ?", (child,)
+    )
+    served.execute(blocked, (child,))
+    end(served, other, "completed")
+    assert state(served, child) == "pending"
+
+
+@pytest.mark.every_client
+def test_a_failed_batch_goes_on_with_what_is_put_back(timed: Sql) -> None:
+    batch, one, two = batch_of(timed, members=2)
+    three = child_of(timed, one, batch_id=batch)
+    seal(timed, batch)
+    done = after_batch(timed, batch)
+    after = child_of(timed, done)
+    failure = after_batch(
+        timed, batch, on_parent_failure="run", on_parent_success="cancel"
+    )
+    end(timed, one, "dead_lettered")
+    assert states(timed, three, done, after, failure) == [
+        "cancelled",
+        "blocked",
+        "blocked",
+        "blocked",
+    ]
+    end(timed, two, "completed")
+    assert batch_state(timed, batch) == "failed"
+    assert states(timed, done, after, failure) == ["cancelled", "cancelled", "pending"]
+    requeue(timed, one)
+    assert timed.content("litejobs_batch")[0][-2:] == (None, 0)
+    assert batch_state(timed, batch) == "sealed"
+    assert states(timed, three, done, after, failure) == [
+        "blocked",
+        "blocked",
+        "blocked",
+        "pending",
+    ]
+    end(timed, one, "completed")
+    end(timed, three, "completed")
+    assert batch_state(timed, batch) == "succeeded"
+    assert states(timed, done, after, failure) == ["pending", "blocked", "pending"]
+    names = "select name from litejobs_event where name like 'batch.%' order by id"
+    assert timed.column(names) == ["batch.failed", "batch.resumed", "batch.succeeded"]
+
+
+def test_a_batch_of_which_a_failure_was_deleted_fails_again(served: Sql) -> None:
+    batch, one, two = batch_of(served, members=2, sealed=True)
+    end(served, one, "dead_lettered")
+    end(served, two, "dead_lettered")
+    served.execute("delete from litejobs_job where id = ?", (two,))
+    requeue(served, one)
+    assert batch_state(served, batch) == "sealed"
+    end(served, one, "completed")
+    assert batch_state(served, batch) == "failed"
+
+
+def test_batches_within_batches_go_on(served: Sql) -> None:
+    inner, one = batch_of(served, members=1, sealed=True)
+    outer, *_ = batch_of(served)
+    callback = after_batch(served, inner, batch_id=outer)
+    seal(served, outer)
+    last = after_batch(served, outer)
+    end(served, one, "dead_lettered")
+    assert [batch_state(served, each) for each in (inner, outer)] == ["failed"] * 2
+    requeue(served, one)
+    assert [batch_state(served, each) for each in (inner, outer)] == ["sealed"] * 2
+    assert states(served, one, callback, last) == ["pending", "blocked", "blocked"]
+    for job in (one, callback, last):
+        assert state(served, job) == "pending"
+        end(served, job, "completed")
+    assert [batch_state(served, each) for each in (inner, outer)] == ["succeeded"] * 2
+
+
+def test_of_many_those_who_have_not_heard_wait_on(served: Sql) -> None:
+    parent = served.enqueue("a")
+    children = [child_of(served, parent) for _ in range(520)]
+    lower = child_of(served, children[0])
+    end(served, parent, "dead_lettered")
+    assert states(served, children[0], children[-1]) == ["cancelled", "blocked"]
+    requeue(served, parent)
+    assert {*states(served, *children, lower)} == {"blocked"}
+    assert served.value("select count(*) from litejobs_telling") == 0
+    end(served, parent, "completed")
+    served.tick()
+    assert {*states(served, *children)} == {"pending"}
+    assert state(served, lower) == "blocked"
+
+
+def test_a_cycle_through_a_batch_that_may_go_on_is_refused(served: Sql) -> None:
+    batch, one = batch_of(served, members=1)
+    first = served.enqueue("a")
+    two = child_of(served, first, batch_id=batch, unique_key="k")
+    seal(served, batch)
+    after = after_batch(served, batch)
+    end(served, one, "dead_lettered")
+    end(served, first, "cancelled")
+    assert batch_state(served, batch) == "failed"
+    key = served.enqueue("a", unique_key="k")
+    requeue(served, first)
+    assert states(served, two, after) == ["cancelled", "cancelled"]
+    assert served.refused(ADD, (first, after)) == CYCLE
+    cancel(served, key)
 
 
 def test_parents_are_purged_when_they_have_ended(served: Sql) -> None:
@@ -1247,15 +1477,15 @@ def test_all_members_may_be_purged_before_it_is_sealed(served: Sql) -> None:
 
 
 def test_a_batch_ends_once(timed: Sql) -> None:
-    batch, one = batch_of(timed, members=1, sealed=True)
-    end(timed, one, "dead_lettered")
+    batch, one, two = batch_of(timed, members=2, sealed=True)
+    end(timed, one, "completed")
+    end(timed, two, "dead_lettered")
     before = timed.content("litejobs_batch"), log_of(timed)
     timed.wait(HOUR)
     timed.execute("update litejobs_batch set state = 'failed'")
     assert (timed.content("litejobs_batch"), log_of(timed)) == before
     requeue(timed, one)
-    end(timed, one, "completed")
-    timed.execute("delete from litejobs_job where id = ?", (one,))
+    end(timed, one, "dead_lettered")
     assert timed.content("litejobs_batch") == before[0]
     told = after_batch(timed, batch, on_parent_failure="block")
     assert parent_states(timed, told) == ["failed"]
@@ -1480,8 +1710,19 @@ def test_a_batch_is_not_written_to(served: Sql, how: str) -> None:
     changes: dict[int, tuple[str, ...]] = {
         empty: ("state = 'succeeded'", "state = 'failed'"),
         running: ("state = 'succeeded'", "state = 'failed'", "state = 'open'"),
-        succeeded: ("state = 'failed'", "state = 'open'", "state = 'sealed'"),
-        failed: ("state = 'succeeded'", "state = 'open'", "purged_failures = 1"),
+        succeeded: (
+            "state = 'failed'",
+            "state = 'open'",
+            "state = 'sealed'",
+            "finished_at = null",
+            "purged_failures = 1",
+        ),
+        failed: (
+            "state = 'succeeded'",
+            "state = 'open'",
+            "state = 'sealed'",
+            "state = 'sealed', finished_at = null",
+        ),
     }
     always = (
         "id = id + 100",
@@ -1697,6 +1938,34 @@ class Model:
         for edge in heard:
             self.decide(edge[0])
 
+    def can_wait(self, job: int) -> bool:
+        """It waits for something, and nothing of it has ended as it is not to."""
+        ends = self.of(job)
+        doomed = any(each in BAD for each in ends)
+        return None in ends and not (
+            doomed and self.jobs[job].failure in (None, "cancel")
+        )
+
+    def wait_again(self, job: int) -> None:
+        """It had failed, and is waited for again; and who was cancelled for it."""
+        parents = [("job", job)]
+        batch = self.jobs[job].batch
+        if batch is not None and self.batches[batch].state == "failed":
+            self.batches[batch].state = "sealed"
+            parents.append(("batch", batch))
+        heard = []
+        for edge, how in self.edges.items():
+            child = self.jobs[edge[0]]
+            waits = child.state == "blocked" or child.stopped_by == "parent_failed"
+            if edge[1:] in parents and how and waits:
+                self.edges[edge] = None
+                heard.append(edge[0])
+        for each in heard:
+            child = self.jobs[each]
+            if child.stopped_by == "parent_failed" and self.can_wait(each):
+                child.state, child.stopped_by = "blocked", None
+                self.wait_again(each)
+
     def waits_for(self, job: int) -> set[tuple[str, int]]:
         """All that the job waits for, near and far."""
         found: set[tuple[str, int]] = set()
@@ -1704,11 +1973,7 @@ class Model:
         while todo:
             kind, number = todo.pop()
             if kind == "job":
-                more = [
-                    edge[1:]
-                    for edge, how in self.edges.items()
-                    if edge[0] == number and (edge[1] == "job" or how is None)
-                ]
+                more = [edge[1:] for edge in self.edges if edge[0] == number]
             else:
                 more = [
                     ("job", each)
@@ -1915,16 +2180,15 @@ class Life:
             return
         words = UNFINISHED if None in self.model.of(job) else None
         sql = "update litejobs_job set state = 'pending' where id = ?"
-        self.refused_or_done(words, sql, job)
-        if words is None:
-            if row.state != "completed":
-                for edge in self.model.edges:
-                    child = self.model.jobs[edge[0]]
-                    if edge[1:] == ("job", job) and (
-                        child.state == "blocked" or child.stopped_by == "parent_failed"
-                    ):
-                        self.model.edges[edge] = None
-            row.state, row.stopped_by = "pending", None
+        waits = row.state == "cancelled" and self.model.can_wait(job)
+        self.refused_or_done(CAN_WAIT if waits else words, sql, job)
+        if waits:
+            self.db.execute(sql.replace("pending", "blocked"), (job,))
+        if words is None or waits:
+            failed = row.state != "completed"
+            row.state, row.stopped_by = "blocked" if waits else "pending", None
+            if failed:
+                self.model.wait_again(job)
             if any(each in BAD for each in self.model.of(job)):
                 self.model.overruled.add(job)
 

@@ -933,6 +933,55 @@ def test_requeued_parent_has_failed_again(db: Sql, policy: str | None) -> None:
     assert db.job(child).state == ("blocked" if policy else "cancelled")
 
 
+def test_requeued_chain_and_its_batch_have_failed_again(db: Sql) -> None:
+    db.serve()
+    db.execute("insert into litejobs_batch default values")
+    batch = db.value("select max(id) from litejobs_batch")
+    jobs = [db.enqueue(max_attempts=1, batch_id=batch), db.enqueue(batch_id=batch)]
+    jobs += [db.enqueue(), db.enqueue()]
+    db.insert("litejobs_dependency", job_id=jobs[1], parent_id=jobs[0])
+    db.insert("litejobs_dependency", job_id=jobs[2], batch_id=batch)
+    db.insert("litejobs_dependency", job_id=jobs[3], parent_id=jobs[2])
+    db.execute("update litejobs_batch set state = 'sealed'")
+    db.fail(jobs[0])
+    with recorded(db) as operation:
+        set_state(db, jobs[0], "pending")
+    assert [db.job(job).state for job in jobs] == ["pending", *["blocked"] * 3]
+    undo(db, operation)
+    assert [db.job(job).state for job in jobs] == ["dead_lettered", *["cancelled"] * 3]
+    assert db.column("select state from litejobs_batch") == ["failed"]
+    ends = "select parent_state from litejobs_dependency order by id"
+    assert db.column(ends) == ["dead_lettered", "failed", "cancelled"]
+    set_state(db, jobs[0], "pending")
+    assert [db.job(job).state for job in jobs] == ["pending", *["blocked"] * 3]
+
+
+def test_children_of_a_job_that_ended_otherwise_know_its_first_end(db: Sql) -> None:
+    db.serve()
+    parent = db.enqueue(max_attempts=1)
+    child, other = db.enqueue(), db.enqueue(on_parent_failure="block")
+    for each in (child, other):
+        db.insert("litejobs_dependency", job_id=each, parent_id=parent)
+    db.fail(parent)
+    with recorded(db) as operation:
+        set_state(db, parent, "pending")
+        set_state(db, parent, "cancelled")
+    ends = "select parent_state from litejobs_dependency order by id"
+    assert db.column(ends) == ["cancelled"] * 2
+    undo(db, operation)
+    assert db.column(ends) == ["dead_lettered"] * 2
+    assert db.job(child).stopped_by == "parent_failed"
+    assert db.job(other).state == "blocked"
+
+
+def test_child_that_was_put_back_to_wait_is_cancelled_again(db: Sql) -> None:
+    db.serve()
+    parent, child = db.enqueue(), db.enqueue()
+    db.insert("litejobs_dependency", job_id=child, parent_id=parent)
+    set_state(db, child, "cancelled")
+    undone_exactly(db, lambda: db.query("requeue_job", id=child, origin="cli"))
+
+
 @pytest.mark.parametrize(
     ("end", "state"), [("ok", "completed"), ("error", "cancelled")]
 )

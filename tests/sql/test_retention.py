@@ -106,6 +106,30 @@ def test_a_new_file_keeps_jobs_for_a_week_and_dead_letters_for_ever(sure: Sql) -
     assert ids(sure) == [ended[2]]
 
 
+def test_what_can_come_back_is_kept_as_long_as_what_failed(sure: Sql) -> None:
+    first = sure.enqueue(max_attempts=1)
+    child = child_of(sure, first)
+    lower = child_of(sure, child)
+    sure.execute("insert into litejobs_batch default values")
+    batch = sure.value("select max(id) from litejobs_batch")
+    member = sure.enqueue(max_attempts=1, batch_id=batch)
+    sure.execute("update litejobs_batch set state = 'sealed'")
+    after = sure.enqueue()
+    sure.insert("litejobs_dependency", job_id=after, batch_id=batch)
+    other = sure.enqueue()
+    sure.fail(first)
+    sure.fail(member)
+    cancel(sure, other)
+    sure.wait(WEEK + HOUR)
+    steps(sure)
+    assert ids(sure) == [first, child, lower, member, after]
+    sure.execute("delete from litejobs_job where id in (?, ?)", (first, member))
+    for left in ([lower], []):
+        sure.wait(HOUR)
+        steps(sure)
+        assert ids(sure) == left
+
+
 def test_it_has_what_that_needs_from_its_first_row_on(held: Sql) -> None:
     for table in ("meta", "retaining", "clock_watch"):
         held.execute(f"drop trigger litejobs_{table}_delete_guard")

@@ -8,6 +8,18 @@ select null as job where 0;
 create view litejobs__release_next as
 select null as job, null as schedule_id where 0;
 
+-- This failed job is put back in line, by `origin`: it is waited for again.
+create view litejobs__wait_again as
+select null as job, null as origin where 0;
+
+-- What is waited for again is passed on one level further.
+create view litejobs__wait_again_level as
+select null as level, null as origin where 0;
+
+-- This job waits again, if it was cancelled because of what is waited for again.
+create view litejobs__wait_again_one as
+select null as job, null as origin where 0;
+
 -- Jobs or batches have ended for which others wait (litejobs_dependency.pending_level).
 create view litejobs__notify_dependents as
 select null as parent where 0;

@@ -76,7 +76,6 @@ begin
             from waiting
             cross join litejobs_job as job on job.id = waiting.job_id
             cross join litejobs_dependency as next on next.batch_id = job.batch_id
-            where next.parent_state is null
         )
         select 1 from waiting
         where job_id = new.parent_id
@@ -211,8 +210,8 @@ begin
 end;
 
 -- A dependency is what it was; how its parent ended is written down by the database. It
--- is news only at that moment, and forgotten only when the parent is waited for again:
--- news that nobody passes on would keep all others back.
+-- is news only at that moment, and forgotten, which is news too, only when the parent
+-- is waited for again: news that nobody passes on would keep all others back.
 create trigger litejobs_dependency_update_guard
 before update on litejobs_dependency
 when new.id <> old.id or new.job_id <> old.job_id
@@ -236,10 +235,13 @@ and not exists (
 or new.parent_state is null and old.parent_state is not null and not exists (
     select 1 from litejobs_job where id = old.parent_id
 )
+and not exists (
+    select 1 from litejobs_batch where id = old.batch_id and state = 'sealed'
+)
 or new.pending_level <> old.pending_level
 and new.pending_level <> old.pending_level - 1 and not (
     old.pending_level = 0 and new.pending_level = 2
-    and old.parent_state is null and new.parent_state is not null
+    and (old.parent_state is null) <> (new.parent_state is null)
 )
 or new.pending_level < 0
 begin

@@ -27,22 +27,29 @@ begin
     where id = new.id and state = 'sealed';
 end;
 
--- It is sealed once, and ends when its jobs have; what it remembers of them is kept by
--- the database.
+-- It is sealed once, ends when its jobs have, and goes on when one of them that failed
+-- is put back in line; what it remembers of them is kept by the database.
 create trigger litejobs_batch_update_guard
 before update on litejobs_batch
 when new.id <> old.id
 or old.created_at is not null and new.created_at is not old.created_at
 or new.purged_failures <> old.purged_failures and (
-    new.purged_failures <> old.purged_failures + 1
-    or not (new.state = 'open' or new.state = 'sealed')
+    new.purged_failures <> old.purged_failures + 1 or new.state = 'succeeded'
 )
 or new.finished_at is not old.finished_at and (
-    old.finished_at is not null
-    or not (new.state = old.state and new.state in ('succeeded', 'failed'))
+    new.state <> old.state
+    or (new.finished_at is null) <> (new.state not in ('succeeded', 'failed'))
+    or (new.finished_at is null) = (old.finished_at is null)
 )
 or new.state <> old.state and not coalesce(
     old.state = 'open' and new.state = 'sealed'
+    or old.state = 'failed' and new.state = 'sealed' and exists (
+        select 1
+        from litejobs_job indexed by litejobs_job_unfinished_of_batch
+        where batch_id = old.id and batch_id is not null
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
+    )
     or old.state = 'sealed' and (new.state = 'succeeded' or new.state = 'failed')
         and not exists (
             select 1
@@ -93,6 +100,17 @@ begin
         and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     insert into litejobs__notify_dependents (parent) select null where changes() > 0;
+end;
+
+-- A job of it that had failed is put back in line: it ends once more when that has.
+create trigger litejobs_batch_goes_on
+after update of state on litejobs_batch
+when old.state = 'failed' and new.state = 'sealed'
+begin
+    update litejobs_batch set finished_at = null where id = new.id;
+    delete from litejobs_telling where batch_id = new.id;
+    insert into litejobs__transition (at, subject, old_state, new_state, note)
+    select now, 'batch ' || new.id, old.state, 'resumed', 'batch' from litejobs_clock;
 end;
 
 -- Its end is news for those who wait for it: at once for the first of many.

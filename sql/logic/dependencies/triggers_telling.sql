@@ -1,17 +1,19 @@
 -- What happens when a job ends for which others wait?
 
--- A job has ended for which others wait, or it was the last of its batch. While news
+-- A job has ended for which others wait, or it was the last of its batch; or such a job
+-- had failed, and is put back in line: then its end is forgotten. While news
 -- are being passed on, what ends because of them is seen to there. What it hands on is
 -- handed on before the others hear of it, whichever trigger comes first.
 create trigger litejobs_job_end_tells_others
 after update of state on litejobs_job
-when (
-    new.state = 'completed' or new.state = 'dead_lettered' or new.state = 'cancelled'
-)
-and (
-    old.state = 'processing' or old.state = 'pending' or old.state = 'scheduled'
-    or old.state = 'failed' or old.state = 'blocked'
-)
+when case
+    when new.state = 'completed' or new.state = 'dead_lettered'
+        or new.state = 'cancelled'
+        then old.state = 'processing' or old.state = 'pending'
+            or old.state = 'scheduled' or old.state = 'failed' or old.state = 'blocked'
+    when new.state = 'pending' or new.state = 'blocked'
+        then old.state = 'dead_lettered' or old.state = 'cancelled'
+end
 and (
     exists (select 1 from litejobs_dependency where parent_id = new.id)
     or new.batch_id is not null
@@ -22,7 +24,10 @@ begin
     select new.id, new.schedule_id
     where old.state = 'blocked' and new.state = 'cancelled'
     and new.schedule_id is not null;
-    insert into litejobs__ended (job) values (new.id);
+    insert into litejobs__ended (job)
+    select new.id where new.state <> 'pending' and new.state <> 'blocked';
+    insert into litejobs__wait_again (job, origin)
+    select new.id, new.origin where new.state = 'pending' or new.state = 'blocked';
 end;
 
 -- Its result is handed on, or why that is not stored. Its end is written down with

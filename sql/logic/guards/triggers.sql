@@ -363,8 +363,7 @@ begin
     delete from litejobs_change where kind = 'job' and key = cast(old.id as text);
     update litejobs_batch
     set purged_failures = purged_failures + 1
-    where id = old.batch_id and (state = 'open' or state = 'sealed')
-    and old.state <> 'completed';
+    where id = old.batch_id and state <> 'succeeded' and old.state <> 'completed';
     update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
 end;
 

@@ -125,10 +125,7 @@ end;
 -- Every move that is not an attempt's own is logged, in the order in which it happened.
 -- Then follows what it brings with it: moves made by hand complete themselves, so that
 -- a plain `update … set state` is enough to cancel, to requeue and to run now; a job
--- that ends before those for which it waits hands them on; a failed parent that is put
--- back in line is waited for again: who is blocked because of it waits, and who was
--- cancelled because of it is not requeued until it has ended, and who has not heard of
--- the failure yet never does. A retry in line may
+-- that ends before those for which it waits hands them on. A retry in line may
 -- belong in another lane, and so may one that is none any more. Where a lane keeps the
 -- first of its jobs, another one may be the first now, also if the job has left its key
 -- or its circuit at the same time.
@@ -144,6 +141,11 @@ begin
             abort,
             'unknown_state: a state is scheduled, blocked, pending, processing, failed, completed, dead_lettered or cancelled'
         )
+        when new.state = 'pending' and new.old_state = 'cancelled'
+            and exists (select 1 from litejobs__can_wait where id = new.id) then raise(
+            abort,
+            'parents_unfinished: this job waits for others that have not ended; set its state to blocked to have it wait for them, or delete its rows in litejobs_dependency'
+        )
         when new.state = 'pending'
             and (
                 new.old_state = 'completed' or new.old_state = 'dead_lettered'
@@ -156,10 +158,16 @@ begin
             abort,
             'parents_unfinished: this job waits for others that have not ended; wait for them, or delete its rows in litejobs_dependency'
         )
-        when new.state = 'pending'
-            and (
-                new.old_state = 'completed' or new.old_state = 'dead_lettered'
-                or new.old_state = 'cancelled'
+        when (
+                new.state = 'pending' and (
+                    new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                    or new.old_state = 'cancelled'
+                )
+                or new.state = 'blocked' and new.old_state = 'cancelled'
+            )
+            and exists (
+                select 1 from litejobs__unfinished
+                where unique_key = new.unique_key and id <> new.id
             ) then raise(
             abort,
             'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
@@ -245,6 +253,12 @@ begin
         and new.run_at > (select now from litejobs_clock)
     or new.old_state in ('scheduled', 'pending') and new.state = 'blocked'
         and exists (select 1 from litejobs_dependency where job_id = new.id)
+    or new.old_state = 'cancelled' and new.state = 'blocked'
+        and not exists (
+            select 1 from litejobs__unfinished
+            where unique_key = new.unique_key and id <> new.id
+        )
+        and exists (select 1 from litejobs__can_wait where id = new.id)
     or new.old_state = 'blocked' and new.state in ('pending', 'scheduled')
         and not exists (
             select 1 from litejobs_dependency
@@ -317,28 +331,9 @@ begin
     select new.id, new.schedule_id
     where new.old_state = 'blocked' and new.state = 'cancelled'
     and new.schedule_id is not null;
-    delete from litejobs_telling
-    where new.state = 'pending'
-    and (new.old_state = 'dead_lettered' or new.old_state = 'cancelled')
-    and parent_id = new.id and parent_state <> 'completed';
-    update litejobs_dependency
-    set parent_state = null
-    where parent_id = new.id and parent_state is not null
-    and new.state = 'pending'
-    and (new.old_state = 'dead_lettered' or new.old_state = 'cancelled')
-    and job_id in (
-        select child.id
-        from litejobs_dependency as dependency
-        cross join litejobs_job as child on child.id = dependency.job_id
-        where dependency.parent_id = new.id
-        and (
-            child.state = 'blocked'
-            or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
-        )
-    );
     insert into litejobs__put_in_lane (job)
     select new.id
-    where new.state = 'pending' and (
+    where (new.state = 'pending' or new.state = 'blocked') and (
         new.old_state = 'completed' or new.old_state = 'dead_lettered'
         or new.old_state = 'cancelled'
         or new.starts > 0
@@ -403,11 +398,11 @@ begin
     values (new.id, new.old_state, new.new_state);
     update litejobs_job
     set task = (select new_name from litejobs_rename where old_name = new.task)
-    where id = new.id and new.new_state = 'pending'
+    where id = new.id and new.new_state <> 'cancelled'
     and exists (select 1 from litejobs_rename where old_name = new.task);
     insert into litejobs__adopt (task)
     select new_name from litejobs_rename
-    where old_name = new.task and new.new_state = 'pending';
+    where old_name = new.task and new.new_state <> 'cancelled';
     update litejobs_job
     set
         finished_at = case
@@ -495,7 +490,7 @@ begin
         reason = 'backfill',
         decided_at = (select now from litejobs_clock)
     from litejobs_job as job
-    where job.id = new.id and new.new_state = 'pending'
+    where job.id = new.id and new.new_state <> 'cancelled'
     and litejobs_occurrence.schedule_id = job.schedule_id
     and litejobs_occurrence.at = job.occurrence_at
     and litejobs_occurrence.is_range = 0 and litejobs_occurrence.state = 'skipped'

@@ -121,6 +121,7 @@ begin
         when exists (
             select 1 from litejobs_line
             where id > new.log_id and note in ('policy', 'batch')
+            and new_state <> 'resumed'
         )
         or exists (
             select 1

@@ -36,9 +36,13 @@ where (
     ended.state = 'dead_lettered' or ended.state = 'cancelled'
     or ended.state = 'completed'
 )
-and not exists (
-    select 1 from litejobs_dependency
-    where job_id = ended.id and parent_state is null
+and (
+    not exists (
+        select 1 from litejobs_dependency
+        where job_id = ended.id and parent_state is null
+    )
+    or ended.state = 'cancelled'
+    and ended.id in (select id from litejobs__can_wait)
 )
 and not exists (
     select 1 from litejobs__unfinished as other

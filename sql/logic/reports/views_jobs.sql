@@ -245,15 +245,19 @@ select
             then 'wait for it to end; one that does not listen ends with its runner'
         when way.code = 'ended' and way.stopped_by = 'parent_failed' then (
             select case
-                when max(parent_state is null) then
-                    'wait until the other has ended, and requeue this one then'
                 when max(parent_state in ('dead_lettered', 'cancelled')) then
-                    'requeue the other, and when that has succeeded, this one'
+                    'requeue the other, and this one waits for it again'
                 when max(parent_state = 'failed') then
-                    'requeue what has failed of the batch, and then this one'
+                    'requeue what has failed of the batch, and this one waits for it again'
+                when max(parent_state is null) then
+                    'requeue it, and it waits for the other again'
                 else 'requeue it to run it again'
             end
-            from litejobs_dependency where job_id = way.job_id
+            from litejobs_dependency
+            where job_id = way.job_id and (
+                parent_state is null or batch_id is not null
+                or parent_id in (select id from litejobs_job)
+            )
         )
     end as remedy
 from (

@@ -116,7 +116,7 @@ select
         where job_id = attempt.job_id and id > coalesce(prev.number, 0)
         and id < attempt.id + attempt.claimed_after
         and (
-            note = 'by_hand' and new_state = 'pending'
+            note = 'by_hand'
             and old_state in ('completed', 'dead_lettered', 'cancelled')
             or note = 'undone'
             or note = 'changed' and substr(subject, 1, 6) in (
@@ -185,7 +185,7 @@ select
         from litejobs_line
         where job_id = job.id and id > coalesce(last.number, 0)
         and (
-            note = 'by_hand' and new_state = 'pending'
+            note = 'by_hand'
             and old_state in ('completed', 'dead_lettered', 'cancelled')
             or note = 'undone'
             or note = 'changed' and substr(subject, 1, 6) in (

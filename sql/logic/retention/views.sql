@@ -118,8 +118,28 @@ left join litejobs_retention as general
 create view litejobs__steady_clock as
 select steady_ms >= 86400000 as is_steady from litejobs_clock_watch;
 
+-- Which jobs were cancelled because of others that failed and are still there? They
+-- wait again when those are put back in line.
+create view litejobs__can_come_back as
+select dependency.job_id
+from litejobs_dependency as dependency
+cross join litejobs_job as job on job.id = dependency.job_id
+where job.state = 'cancelled' and job.stopped_by = 'parent_failed'
+and (
+    dependency.parent_state in ('dead_lettered', 'cancelled') and exists (
+        select 1 from litejobs_job where id = dependency.parent_id
+    )
+    or dependency.parent_state = 'failed' and exists (
+        select 1
+        from litejobs_job indexed by litejobs_job_failed_of_batch
+        where batch_id = dependency.batch_id and batch_id is not null
+        and state in ('dead_lettered', 'cancelled')
+    )
+);
+
 -- Which jobs have been kept long enough, and may go? None goes in the minute in which
--- it ended: those who wait for its result have it by then.
+-- it ended: those who wait for its result have it by then. None goes by its age that
+-- can come back.
 create view litejobs__expired as
 select retained.id
 from litejobs__retained as retained
@@ -129,6 +149,9 @@ and (
     or retained.age_ms > 0
     and retained.ended_at <= (select now from litejobs_clock) - retained.age_ms
     and (select is_steady from litejobs__steady_clock)
+    and not exists (
+        select 1 from litejobs__can_come_back where job_id = retained.id
+    )
     or case when retained.cut_place is not null
         then retained.place <= retained.cut_place
     end

@@ -164,7 +164,8 @@ with move (old_state, new_state) as (
     ('processing', 'dead_lettered'), ('processing', 'cancelled'),
     ('processing', 'pending'), ('processing', 'scheduled'),
     ('failed', 'pending'), ('failed', 'cancelled'), ('failed', 'dead_lettered'),
-    ('completed', 'pending'), ('dead_lettered', 'pending'), ('cancelled', 'pending')
+    ('completed', 'pending'), ('dead_lettered', 'pending'), ('cancelled', 'pending'),
+    ('cancelled', 'blocked')
 )
 select old_state, new_state from move;
 
@@ -191,6 +192,7 @@ with event (name, about) as (
     ('task.changed', 'due at another time, or otherwise queued or limited'),
     ('batch.succeeded', 'all of its jobs are completed'),
     ('batch.failed', 'it has ended, and not all of its jobs are completed'),
+    ('batch.resumed', 'a job of it that had failed is back in line'),
     ('queue.paused', 'starts no further job'),
     ('queue.open', 'starts jobs again'),
     ('schedule.created', 'runs from now on'),

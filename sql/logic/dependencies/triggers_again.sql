@@ -1,0 +1,147 @@
+-- What happens when a job that has failed is put back in line?
+
+-- It is waited for again: who is blocked because of it waits on, and who has not heard
+-- of the failure yet never does. Its batch goes on, and ends once more. Who was
+-- cancelled because of it, or of its batch, and of nothing else, waits again, and so do
+-- those that were cancelled because of these: level by level, as the news of an end are
+-- passed on. There are at most as many levels as jobs for which others wait, and two.
+-- It has not ended any more, whichever trigger comes first.
+create trigger litejobs__wait_again_begins
+instead of insert on litejobs__wait_again
+when not exists (select 1 from litejobs_undoing)
+begin
+    update litejobs_job set finished_at = null
+    where id = new.job and finished_at is not null;
+    delete from litejobs_telling
+    where parent_id = new.job and parent_state <> 'completed';
+    update litejobs_batch
+    set state = 'sealed'
+    where id = (select batch_id from litejobs_job where id = new.job)
+    and state = 'failed';
+    update litejobs_dependency
+    set parent_state = null, pending_level = 2
+    where id in (
+        select id from litejobs__forgettable where parent_id = new.job
+        union all
+        select id from litejobs__forgettable
+        where batch_id = (
+            select batch.id
+            from litejobs_job as job
+            cross join litejobs_batch as batch on batch.id = job.batch_id
+            where job.id = new.job and batch.state = 'sealed'
+        )
+    );
+    insert into litejobs__wait_again_level (level, origin)
+    select level.number, new.origin
+    from (
+        with recursive reached (job_id, batch_id) as (
+            select job_id, null
+            from litejobs_dependency
+            where pending_level <> 0 and pending_level = 2
+            union
+            select child.job_id, null
+            from reached
+            cross join litejobs__forgettable as child
+                on child.parent_id = reached.job_id
+            union
+            select null, job.batch_id
+            from reached
+            cross join litejobs_job as job on job.id = reached.job_id
+            where job.batch_id is not null
+            union
+            select child.job_id, null
+            from reached
+            cross join litejobs__forgettable as child
+                on child.batch_id = reached.batch_id
+        ),
+        levels (number, most) as (
+            select 1, (
+                select count(*) + 2 from reached
+                where batch_id is not null or exists (
+                    select 1 from litejobs_dependency
+                    where parent_id = reached.job_id
+                )
+            )
+            union all
+            select number + 1, most from levels where number < most
+        )
+        select number from levels
+    ) as level;
+end;
+
+-- What an undo puts back in line is waited for again, too; those that it does not put
+-- back itself stay as they are.
+create trigger litejobs__wait_again_is_undone
+instead of insert on litejobs__wait_again
+when exists (select 1 from litejobs_undoing)
+begin
+    delete from litejobs_telling
+    where parent_id = new.job and parent_state <> 'completed';
+    update litejobs_dependency
+    set parent_state = null
+    where id in (select id from litejobs__forgettable where parent_id = new.job);
+end;
+
+-- One level: those that wait for what is waited for again wait, and are waited for
+-- again themselves, and so are their batches.
+create trigger litejobs__wait_again_level_passes_on
+instead of insert on litejobs__wait_again_level
+when exists (select 1 from litejobs_dependency where pending_level <> 0)
+begin
+    update litejobs_dependency set pending_level = pending_level - 1
+    where pending_level <> 0;
+    insert into litejobs__wait_again_one (job, origin)
+    select distinct job_id, new.origin
+    from litejobs_dependency
+    where pending_level <> 0 and pending_level = 1
+    order by job_id;
+    delete from litejobs_telling
+    where parent_state <> 'completed' and parent_id in (
+        select job.id
+        from litejobs_dependency as heard
+        cross join litejobs_job as job on job.id = heard.job_id
+        where heard.pending_level <> 0 and heard.pending_level = 1
+        and job.state = 'blocked'
+    );
+    update litejobs_batch
+    set state = 'sealed'
+    where state = 'failed' and id in (
+        select job.batch_id
+        from litejobs_dependency as heard
+        cross join litejobs_job as job on job.id = heard.job_id
+        where heard.pending_level <> 0 and heard.pending_level = 1
+        and job.state = 'blocked'
+    );
+    update litejobs_dependency
+    set parent_state = null, pending_level = 2
+    where id in (
+        select child.id
+        from litejobs_dependency as heard
+        cross join litejobs_job as job on job.id = heard.job_id
+        cross join litejobs__forgettable as child on child.parent_id = job.id
+        where heard.pending_level <> 0 and heard.pending_level = 1
+        and job.state = 'blocked'
+        union all
+        select child.id
+        from litejobs_dependency as heard
+        cross join litejobs_job as job on job.id = heard.job_id
+        cross join litejobs_batch as batch on batch.id = job.batch_id
+        cross join litejobs__forgettable as child on child.batch_id = batch.id
+        where heard.pending_level <> 0 and heard.pending_level = 1
+        and job.state = 'blocked' and batch.state = 'sealed'
+    );
+end;
+
+-- One by one, so that of two with one unique key the first waits again.
+create trigger litejobs__wait_again_one_waits
+instead of insert on litejobs__wait_again_one
+begin
+    update litejobs_job
+    set state = 'blocked', origin = new.origin
+    where id = new.job and state = 'cancelled' and stopped_by = 'parent_failed'
+    and exists (select 1 from litejobs__can_wait where id = new.job)
+    and not exists (
+        select 1 from litejobs__unfinished
+        where unique_key = litejobs_job.unique_key
+    );
+end;
