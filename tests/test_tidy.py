@@ -162,6 +162,8 @@ SAME_MOMENT = {
     ("litejobs_batch_goes_on", "litejobs_batch_is_sealed"),
     # What is waited for again was put back in line, or an undo has done that.
     ("litejobs__wait_again_begins", "litejobs__wait_again_is_undone"),
+    # Each of them gives the anchor back, whichever comes first.
+    ("litejobs_schedule_update_follows", "litejobs_schedule_update_keeps_anchor"),
     # A job with a unique key is replaced, or put off.
     ("litejobs__replace_changes_job", "litejobs__replace_puts_off"),
 }

@@ -542,11 +542,57 @@ def test_interval_without_an_anchor_counts_from_its_start_or_its_birth(
     assert born.when.anchor_ms == on(7.5).timestamp() * 1000
     assert born.timezone is None
     with freeze_time(on(7.75)):
+        assert jobs.schedules.update("born", when=every("2h")).next_at == on(9.5)
         assert jobs.schedules.update("born", when=every("3h")).next_at == on(10.75)
         jobs.schedules.update("born", when=HOURLY)
         assert jobs.schedules.update("born", when=every("3h")).next_at == on(10.75)
         later = jobs.schedules.update("born", when=every("3h"), start_at=on(9))
         assert later.next_at == on(9)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"when": every("1h")},
+        {"when": every("60m"), "priority": 1},
+        {"when": every("1h"), "jitter": 0, "misfire": "one", "max_runs": None},
+        {"when": every("1h"), "start_at": None},
+        {"when": every("1h", anchor=on(1.5))},
+        {"when": every("1h"), "task": "probe"},
+        {"priority": 1},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("anew", [False, True])
+def test_schedule_that_is_told_the_interval_it_has_does_not_begin_anew(
+    jobs: LiteJobs, said: Any, anew: bool
+) -> None:
+    """A program that sets its schedules is started more often than they run."""
+    jobs.task(name="probe")(probe)
+    with freeze_time(on(7.5)) as clock:
+        jobs.schedules.create("probe", "probe", every("1h"), priority=1)
+        for number in range(12):
+            changes = said | ({"queue": f"queue-{number}"} if anew else {})
+            assert jobs.schedules.update("probe", **changes).next_at == on(
+                7.5 + (number // 3 + 1)
+            )
+            clock.tick(dt.timedelta(minutes=20))
+            jobs.drain()
+    assert jobs.counts() == {"completed": 4}
+    changed = [each for each in jobs.log() if each.name == "schedule.changed"]
+    assert len(changed) == (12 if anew else repr(said).count("anchor_ms=1"))
+
+
+def test_code_that_changes_does_not_begin_its_intervals_anew(tmp_path: Path) -> None:
+    with freeze_time(on(7.5)) as clock:
+        for number in range(12):
+            with LiteJobs(tmp_path / "jobs.db") as jobs:
+                jobs.schedule(every("1h"), priority=number)(probe)
+                jobs.drain()
+                clock.tick(dt.timedelta(minutes=20))
+                jobs.drain()
+                counts = jobs.counts()
+    assert counts == {"completed": 4}
 
 
 def test_update_changes_what_it_names_and_nothing_else(jobs: LiteJobs) -> None:

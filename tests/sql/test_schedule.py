@@ -808,6 +808,31 @@ def test_another_calendar_makes_other_plans_from_now_on(held: Sql) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "more", ["", ", start_at = start_at", ", priority = 7", ", max_runs = 9"]
+)
+def test_an_interval_that_is_said_again_keeps_its_anchor(held: Sql, more: str) -> None:
+    begin(held)
+    add(held, HOUR)
+    anchor = held.value("select anchor_ms from litejobs_schedule")
+    held.wait(MINUTE)
+    lines = len(held.rows("select * from litejobs_line"))
+    held.execute(
+        f"update litejobs_schedule set every_ms = 3600000, anchor_ms = null{more}"
+    )
+    assert held.value("select anchor_ms from litejobs_schedule") == anchor
+    said = len(held.rows("select * from litejobs_line")) - lines
+    assert said == (more in (", priority = 7", ", max_runs = 9"))
+    go(held, HOUR)
+    assert fired(held) == [3600]
+    held.execute(
+        "update litejobs_schedule set anchor_ms = null, start_at = ?",
+        (held.now + 90 * SECOND,),
+    )
+    go(held, HOUR)
+    assert fired(held) == [3600, 3660 + 90]
+
+
 def test_a_plan_made_before_a_change_is_void(held: Sql) -> None:
     begin(held)
     held.insert("litejobs_schedule", name="s", task="a", every_ms=MINUTE)

@@ -111,6 +111,18 @@ begin
     update litejobs_schedule set invalid = 0 where id = new.id;
 end;
 
+-- Who tells a schedule the interval and the start that it has, and no anchor, tells it
+-- nothing new: else one that is told at each start of a program would begin anew each
+-- time.
+create trigger litejobs_schedule_update_keeps_anchor
+after update of anchor_ms on litejobs_schedule
+when new.anchor_ms is null and old.anchor_ms is not null
+and new.every_ms = old.every_ms and new.start_at is old.start_at
+begin
+    update litejobs_schedule set anchor_ms = old.anchor_ms
+    where id = new.id and anchor_ms is null;
+end;
+
 -- A change is an operation worth remembering, and what a person has changed the code
 -- leaves alone. Another calendar makes other plans; so does another clock of the same
 -- zone, of which nobody has to be told.
@@ -138,6 +150,7 @@ and (
     or new.timezone is not old.timezone
     or new.every_ms is not old.every_ms
     or new.anchor_ms is not old.anchor_ms
+        and not coalesce(new.anchor_ms is null and new.every_ms = old.every_ms, 0)
     or new.start_at is not old.start_at
     or new.end_at is not old.end_at
     or new.max_runs is not old.max_runs
@@ -162,6 +175,9 @@ and (
     or new.unique_for_ms is not old.unique_for_ms
 )
 begin
+    update litejobs_schedule set anchor_ms = old.anchor_ms
+    where id = new.id and anchor_ms is null
+    and new.every_ms = old.every_ms and new.start_at is old.start_at;
     insert into litejobs__leave (kind, name)
     select 'spec', old.spec_id
     where old.spec_id > 0 and new.spec_id is not old.spec_id;
@@ -170,7 +186,8 @@ begin
         new.id,
         case
             when new.expression is old.expression and new.timezone is old.timezone
-                and new.every_ms is old.every_ms and new.anchor_ms is old.anchor_ms
+                and new.every_ms is old.every_ms
+                and coalesce(new.anchor_ms, old.anchor_ms) is old.anchor_ms
                 and new.start_at is old.start_at and new.end_at is old.end_at
                 and new.jitter_ms = old.jitter_ms and new.replan_at is not null
                 then max(min(new.planned_until, now), coalesce(new.start_at - 1, -1))
@@ -180,7 +197,8 @@ begin
     from litejobs_clock
     where new.tz_version is null and old.tz_version is not null
     or new.expression is not old.expression or new.timezone is not old.timezone
-    or new.every_ms is not old.every_ms or new.anchor_ms is not old.anchor_ms
+    or new.every_ms is not old.every_ms
+    or coalesce(new.anchor_ms, old.anchor_ms) is not old.anchor_ms
     or new.start_at is not old.start_at or new.end_at is not old.end_at
     or new.jitter_ms <> old.jitter_ms
     or new.max_runs is not old.max_runs
