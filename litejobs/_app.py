@@ -836,6 +836,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         *,
         threads: int = 4,
         concurrency: int | None = None,
+        lend: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = True,
         queues: Iterable[str] | None = None,
@@ -852,7 +853,10 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         forked, its workers do.
 
         *threads* tasks run at once, and beside them *concurrency* coroutines (100, if
-        nothing else was said), which hold no thread. On `stop()` and at the end of the
+        nothing else was said), which hold no thread. A task that waits for a job (by
+        `result()`, `await job` or its events) lends its slot to that: so up to *lend*
+        threads are there beside those (None: as many as *threads*; 0: none). Limits
+        count it all the same. On `stop()` and at the end of the
         program running tasks have *grace* (a duration, in real time) to end. With
         *queues* it runs the jobs of these queues alone; the others wait for a runner
         that runs them, which is a later one. In an event loop, which must not wait (and
@@ -866,6 +870,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         return self._service.start(
             threads=threads,
             concurrency=concurrency,
+            lend=lend,
             grace=grace,
             standby=standby,
             queues=queues,

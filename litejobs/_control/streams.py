@@ -120,7 +120,8 @@ class EventStream:
                 self._store.execution.refuse_in_loop(
                     "the next event", "use `async for` instead"
                 )
-            self._wake.event.wait(self._pause())
+            with self._waiting():
+                self._wake.event.wait(self._pause())
         raise StopIteration
 
     def __aiter__(self) -> Self:
@@ -148,9 +149,18 @@ class EventStream:
             if self._has_ended:
                 await self.aclose()
                 break
-            with contextlib.suppress(TimeoutError):
+            with self._waiting(), contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), self._pause())
         raise StopAsyncIteration
+
+    def _waiting(self) -> contextlib.AbstractContextManager[None]:
+        """In the block the caller waits, for the job if the stream is that of one."""
+        job_id = self._wanted.job_id
+        if job_id is None or self._store.execution is None:
+            return contextlib.nullcontext()
+        waiting: contextlib.AbstractContextManager[None]
+        waiting = self._store.execution.waiting(job_id)
+        return waiting
 
     def poll(self) -> Event | None:
         """Return the next event that there is, without waiting; None if there is none.

@@ -27,7 +27,7 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from litejobs._storage.ear import Ear
     from litejobs._storage.store import Store
@@ -91,7 +91,7 @@ async def await_result(store: Store, job_id: int, timeout: float | None = None) 
     database = store.database
     asked = Asked(job_id, running_loop(), until)
     awaited = _awaited_of(store)
-    with database.waited_for.job(job_id):
+    with waiting_for(store, job_id):
         awaited.add(asked)
         try:
             found = await asked.future
@@ -133,7 +133,21 @@ def _waiting_for(
     """In the block the job is waited for, if it has not ended."""
     if found.ended:
         return contextlib.nullcontext()
-    return store.database.waited_for.job(job_id)
+    return waiting_for(store, job_id)
+
+
+@contextlib.contextmanager
+def waiting_for(store: Store, job_id: int) -> Iterator[None]:
+    """In the block the caller waits for the job, be it a task or not.
+
+    Raises:
+        LiteJobsError: It is a task for which that would never end.
+    """
+    with contextlib.ExitStack() as stack:
+        if store.execution is not None:
+            stack.enter_context(store.execution.waiting(job_id))
+        stack.enter_context(store.database.waited_for.job(job_id))
+        yield
 
 
 class Waiting:

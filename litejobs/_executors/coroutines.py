@@ -62,6 +62,8 @@ class Coroutines(TaskExecutor):
         ConfigurationError: *slots* is out of range.
     """
 
+    lends = True
+
     def __init__(self, slots: int = SLOTS) -> None:
         super().__init__(slots)
         self._loops: Any = None  # of who has submitted last

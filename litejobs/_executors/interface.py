@@ -31,6 +31,9 @@ class TaskExecutor(abc.ABC):
     on_change: Callable[[], object] | None = None
     """Of the runner, while there is one."""
 
+    lends = False
+    """Whether it can run more than its slots while tasks in these wait for jobs."""
+
     used_by: tuple[object, int] | None = None
     """For whom it was started last, and in which process of those that were forked."""
 

@@ -133,6 +133,20 @@ class Executors:
             for name, each in tuple(self._known.items())
         }
 
+    def room_lent(self, waiting: Mapping[str, int], lend: int | None) -> dict[str, int]:
+        """Return the same of those in whose slots tasks wait that can lend them.
+
+        So many are *waiting* by name; at most *lend* more slots than there are, or as
+        many as there are.
+        """
+        return {
+            name: each.slots
+            + min(each.slots if lend is None else lend, waiting[name])
+            - len(self._works[name])
+            for name, each in tuple(self._known.items())
+            if each.lends and waiting.get(name)
+        }
+
     def check(self, name: str | None, task: Task[Any, Any]) -> None:
         """Refuse a task that cannot run on the executor of this name, if there is one.
 

@@ -128,6 +128,9 @@ class Work:
         if isinstance(message, dict):
             if "progress" in message:
                 self.progress(*message["progress"])
+            if "waits_for" in message:
+                self.context.waits_for = list(message["waits_for"])
+                self.context.tell_wait()
             if "worker" in message:
                 self.begun()
                 self.run_by(str(message["worker"]), message.get("memory_bytes"))

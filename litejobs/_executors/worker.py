@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._executors import importing
 from litejobs._executors.work import Answer, Work
+from litejobs._process import log
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Store
 from litejobs._tasks import outcome as outcomes
@@ -110,12 +111,34 @@ def run(
         if channel is not None:
             channel({"progress": context.latest_progress})
 
+    def tell_wait(context: Any) -> None:
+        if channel is not None:
+            channel({"waits_for": context.waits_for})
+
     context = made(assignment, _File(path), report)
+    context.on_wait = tell_wait if channel is not None else say_wait
     if begun is not None:
         begun(context)
     document = execution.run(assignment, context)
     progress = context.latest_progress
     return Answer(document, context.settled, worker, progress, peak_memory())
+
+
+_said: set[str] = set()
+
+
+def say_wait(context: Current) -> None:
+    """Log once a task that it keeps its slot where nobody else can be told of it."""
+    for job_id in context.waits_for or ():
+        told = {"attempt": context.attempt_id, "job": job_id}
+        rows = context.owner.database().run("keeps_slot", told)
+        if rows and context.task not in _said:
+            _said.add(context.task)
+            log.warning(
+                "job %d (%s) waits for job %d (%s), for which executor %r has no slot "
+                "left; a task in a process keeps its own while it waits",
+                *(context.job_id, context.task, job_id, *rows[0]),
+            )
 
 
 class _NotRegistered(LookupError):

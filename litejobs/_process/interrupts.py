@@ -16,6 +16,7 @@ class Worker:
         self.shields = 0
         self.postponed: type[BaseException] | None = None
         self.replaced = False
+        self.is_lent = False
         self.thread: threading.Thread
 
 

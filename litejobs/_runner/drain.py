@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from litejobs._tasks.current import Assignment, Current
 
 
+_NO_WAIT = (
+    "one job runs after the other here, in one thread; enqueue the one that is to "
+    "follow by then(), or run them by running()"
+)
+
+
 class Performed(NamedTuple):
     """One job that was run, what its task has returned, and what it has raised."""
 
@@ -211,6 +217,7 @@ class Drain:
             log_start(assignment)
         context = self._execution.context(assignment, self._report)
         context.keeps_value = keeps_value
+        context.no_wait = _NO_WAIT
         outcome = self._execution.run(assignment, context)
         if self._choice.raising and not context.keyboard_interrupt:
             self._error = error_of(assignment, outcome, context.raised)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import queue
@@ -85,6 +86,17 @@ class Execution:
                 f"job {job_id} ({task}) is a coroutine, and cannot run while this one "
                 f"keeps their event loop waiting; {way_out}"
             )
+
+    def waiting(self, job_id: int) -> contextlib.AbstractContextManager[None]:
+        """In the block the caller, if it is a task of this file, waits for this job.
+
+        Raises:
+            LiteJobsError: That would never end.
+        """
+        context = attempt_of_caller.get(None)
+        if context is None or context.owner.database() is not self._store.if_open:
+            return contextlib.nullcontext()
+        return context.waiting_for(job_id)
 
     def has_coroutine(self, task: str) -> bool:
         """Whether the task of this name is registered here, and is a coroutine."""

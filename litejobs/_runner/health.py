@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
     from litejobs._executors.work import Work
     from litejobs._runner.companions import Companions
+    from litejobs._runner.loop import StuckWait
     from litejobs._runner.pool import DaemonPool
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
@@ -233,6 +234,21 @@ def replaced_threads(stuck: Sequence[Assignment]) -> str:
     )
 
 
+def tasks_stuck(waits: Sequence[StuckWait]) -> str:
+    """Tasks wait for jobs, and these for the tasks, or for what they take up."""
+    told = [
+        f"job {each.waiter_id} ({_shown(each.waiter_task)}) for job {each.job_id} "
+        f"({_shown(each.task)})"
+        + ("" if each.object is None else f", which waits for {_shown(each.object)}")
+        for each in waits
+    ]
+    return (
+        f"tasks wait for jobs that cannot begin before they end: {_few(told, '; ')}; "
+        "let tasks end, and what follows wait for their jobs (job.then()), raise the "
+        "limit, or give the runner more threads= or lend="
+    )
+
+
 def executors_away(away: Mapping[str, int]) -> list[str]:
     """Some cannot be reached, since these instants, in milliseconds."""
     return [
@@ -292,9 +308,10 @@ def news(
     return found
 
 
-def _few(names: Sequence[str]) -> str:
+def _few(names: Sequence[str], between: str = ", ") -> str:
     more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    named = between.join(names[:MOST_NAMED])
+    return named + (f" and {more} more" if more > 0 else "")
 
 
 def _shown(text: Any) -> str:

@@ -161,7 +161,14 @@ class InProcess:
 
     def _report(self, message: dict[str, Any]) -> None:
         context = self._context
-        if context is None or "progress" not in message:
+        if context is None or not message.keys() & {"progress", "waits_for"}:
+            return
+        if "waits_for" in message:
+            # All of it, in its order.
+            with self._telling:
+                self._unheard += 1
+            news = json.dumps([context.attempt_id, message]).encode()
+            self.send(frames.NEWS, news)
             return
         news = json.dumps([context.attempt_id, message]).encode()
         with shielded(), self._telling:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 DEEPEST = 50  # tasks that run within each other; jobs of a deeper one run after it
 
 
+_NO_WAIT = (
+    "jobs run here where they are enqueued, and this one could not; see its why()"
+)
+
+
 class Inline:
     """`with jobs.inline():`, see `LiteJobs.inline`."""
 
@@ -184,6 +189,7 @@ class Inline:
             here.ran += len(assignments)
             for assignment in assignments:
                 context = self._execution.context(assignment, self._report)
+                context.no_wait = _NO_WAIT
                 log_start(assignment)
                 outcome = self._execution.run(assignment, context)
                 if self._raising:

@@ -124,6 +124,16 @@ class WorkerNews(NamedTuple):
     memory_bytes: int | None
 
 
+class StuckWait(NamedTuple):
+    """A task waits for a job that *object* holds back until the task ends."""
+
+    waiter_id: int
+    waiter_task: str
+    job_id: int
+    task: str
+    object: str | None
+
+
 class Loop:
     """One life of a runner, as the database sees it: begin, look and turn, end.
 
@@ -377,8 +387,11 @@ class Loop:
         room: Mapping[str, int] | None = None,
         most: int | None = None,
         workers: Sequence[WorkerNews] = (),
+        lent: Iterable[int] = (),
     ) -> list[Assignment]:
         """In one transaction: settle what has ended, tick, claim; the new attempts.
+
+        The jobs in *lent* are claimed first, each in the slot of a task that waits.
 
         With *room* on executors they are claimed for these, too, and at most so many in
         all; `placed` says which.
@@ -419,6 +432,8 @@ class Loop:
                 # may also retry what went well.
                 self.found_due = True
                 slots, room = 0, None
+            for job in lent:
+                db.execute(known["lend"], {"runner": self.runner, "job": job})
             rows = self._claim(db, slots, room, most)
         if agenda.clock_went_back:
             self._seen_at = agenda.now
@@ -505,6 +520,28 @@ class Loop:
             "process": f"{process_token()} {self.runner}",
             "is_held": self._database.clock_is_held,
         }
+
+    def waited_for(
+        self, waits: Sequence[tuple[int, int]], room: Mapping[str, int]
+    ) -> tuple[dict[int, str], list[StuckWait]]:
+        """Of these *waits* (an attempt and a job): what to start, and what cannot end.
+
+        In so much *room* by executor, the jobs that are to start, each with that of
+        its own.
+        """
+        told = {
+            "waits": json.dumps(waits),
+            "room": json.dumps(room),
+            "runner": self.runner,
+        }
+        lent, stuck = {}, []
+        for what, job, executor, *others in self._database.look("waited_for", told):
+            if what == "start":
+                lent[job] = executor
+            else:
+                waiter, waiter_task, task, held_by = others
+                stuck.append(StuckWait(waiter, waiter_task, job, task, held_by))
+        return lent, stuck
 
     def is_idle(self) -> bool:
         """Whether all that is due is done."""

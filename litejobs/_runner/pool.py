@@ -160,6 +160,18 @@ class DaemonPool:
         """
         self._put([(item, fn, given) for item, given in items])
 
+    def run_apart(self, fn: Callable[[T], Any], item: WorkItem, given: T) -> None:
+        """*fn* runs in a thread of its own, beside all others, which ends with it.
+
+        Raises:
+            RuntimeError: The pool was shut down, or no thread can be started.
+            ForkedProcess: The pool belongs to the parent process.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            self._start((item, fn, given))
+
     def serve_here(self, ready: Callable[[], object]) -> None:
         """Run what is in line in this thread, the only one, until it is shut down.
 
@@ -173,8 +185,12 @@ class DaemonPool:
         self._serve(worker)
 
     def standing(self) -> int:
-        """How many threads there are, without those that are stuck."""
-        return sum(1 for worker in tuple(self._workers) if not worker.replaced)
+        """How many threads there are, without those that are stuck, or lent."""
+        return sum(
+            1
+            for worker in tuple(self._workers)
+            if not (worker.replaced or worker.is_lent)
+        )
 
     def interrupt(self, item: WorkItem, kind: type[BaseException]) -> bool:
         """*kind* will be raised in the thread that runs *item*; False if none does.
@@ -214,6 +230,8 @@ class DaemonPool:
                         break
             else:
                 return False
+            if worker.is_lent:
+                return True  # it was beside the others
             try:
                 self._start()
             except RuntimeError:
@@ -263,19 +281,25 @@ class DaemonPool:
         return [worker for worker in tuple(self._workers) if worker.thread is not me]
 
     def _put(self, works: Sequence[_Work]) -> None:
+        self._check_process()
+        # Under the lock to the end: nothing gets in line behind a shutdown, where no
+        # thread would ever come to it.
+        with self._lock:
+            self._check_open()
+            self._start_for(len(works))
+            for work in works:
+                self._queue.put(work)
+
+    def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise ForkedProcess(
                 f"pool {self._name!r} belongs to process {self._pid}, this is process "
                 f"{os.getpid()}; start a runner here"
             )
-        # Under the lock to the end: nothing gets in line behind a shutdown, where no
-        # thread would ever come to it.
-        with self._lock:
-            if self._closed:
-                raise RuntimeError(f"pool {self._name!r} was shut down; make a new one")
-            self._start_for(len(works))
-            for work in works:
-                self._queue.put(work)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"pool {self._name!r} was shut down; make a new one")
 
     def _start_for(self, more: int) -> None:
         slots = self.standing()
@@ -293,12 +317,14 @@ class DaemonPool:
             slots += 1
         self.problem = None
 
-    def _start(self) -> None:
+    def _start(self, work: _Work | None = None) -> None:
+        """A thread begins; with *work* it does that alone, and ends."""
         worker = Worker()
+        worker.is_lent = work is not None
         self._started += 1
         worker.thread = threading.Thread(
             target=self._serve,
-            args=(worker,),
+            args=(worker, work),
             name=f"{self._name}-{self._started}",
             daemon=True,
         )
@@ -316,11 +342,13 @@ class DaemonPool:
             for _ in self._workers:
                 self._queue.put(None)
 
-    def _serve(self, worker: Worker) -> None:
+    def _serve(self, worker: Worker, work: _Work | None = None) -> None:
         worker_of[threading.get_ident()] = worker
-        work: _Work | None = None
         try:
-            while not worker.replaced and (work := self._queue.get()) is not None:
+            while work is not None or (
+                not (worker.replaced or worker.is_lent)
+                and (work := self._queue.get()) is not None
+            ):
                 try:
                     _run(worker, *work)
                 except BaseException as error:

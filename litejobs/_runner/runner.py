@@ -12,7 +12,12 @@ from litejobs._process.clock import RealTime
 from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import REMIND_AFTER, TIMES
-from litejobs._runner.health import problems_around, runner_active, too_many_stuck
+from litejobs._runner.health import (
+    problems_around,
+    runner_active,
+    tasks_stuck,
+    too_many_stuck,
+)
 from litejobs._runner.placed import Placed
 from litejobs._runner.pool import IDLE_PATIENCE, WakeUp
 from litejobs._runner.standby import Standby
@@ -56,12 +61,14 @@ class Runner(Turns):
         *,
         threads: int,
         grace: float,
+        lend: int | None = None,
         queues: Sequence[str] | None = None,
         executors: Executors,
     ) -> None:
         super().__init__(
             *(store, registry, execution, companions),
             threads=threads,
+            lend=lend,
             queues=queues,
             executors=executors,
         )
@@ -295,6 +302,8 @@ class Runner(Turns):
         alive = self._is_alive()
         # What keeps it from its work, the worst first.
         grave = self._problems() if alive else [self._problem or "not running"]
+        if alive and self._parents.stuck:
+            grave.append(tasks_stuck(self._parents.stuck))
         if self._is_open:
             grave += problems_around(self._companions, self._database, self._pool)
         standby = self._standby
@@ -337,6 +346,7 @@ class Runner(Turns):
             "not_stopping": self.has_stopped(),
             "loop_held_up": began > 0 and RealTime.monotonic() - began > TIMES.late,
             "threads_stuck": bool(self._signals.blocked()),
+            "tasks_wait": bool(self._parents.stuck),
             "threads_missing": self._pool.problem is not None,
             "log_pinned": self._database.is_log_pinned,
             "file_unsafe": self._database.is_name_unsafe,
@@ -394,6 +404,9 @@ class Runner(Turns):
         """Wait until nothing is due and nothing runs; return whether that is so.
 
         It is False after *timeout* seconds of real time, or if the runner has stopped.
+
+        Raises:
+            LiteJobsError: A task of this runner asks for it, which runs itself.
         """
         # With no time it is a look, for which nothing is to begin.
         waits = timeout is None or timeout > 0
@@ -401,6 +414,11 @@ class Runner(Turns):
             self._execution.refuse_in_loop(
                 "wait_idle()", "`await asyncio.to_thread(runner.wait_idle)`"
             )
+            if self._is_own_thread():
+                raise LiteJobsError(
+                    "a task that this runner runs cannot wait until nothing runs, for "
+                    "it would wait for itself; wait for the jobs that it means"
+                )
         with self.waited_for() if waits else contextlib.nullcontext():
             return self._wait_idle(
                 threading.TIMEOUT_MAX if timeout is None else timeout

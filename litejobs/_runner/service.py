@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from litejobs._control.async_transaction import transaction_here
-from litejobs._definitions.checks import names_of_queues
+from litejobs._definitions.checks import is_whole, names_of_queues, shown
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
 from litejobs._process.clock import move_to, now_ms
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 WAIT_STEP = 0.1  # seconds between two looks for a signal
 OUTBOX_PAUSE = 1.0  # seconds until an outbox that fails is asked again for its rows
 WORKER_DELAY = 1.0  # seconds that a server has to make a worker of a child
+MOST_LENT = 1_000_000
 
 
 class RunOptions(TypedDict, total=False):
@@ -46,6 +47,7 @@ class RunOptions(TypedDict, total=False):
 
     threads: int
     concurrency: int | None
+    lend: int | None
     grace: Duration
     standby: bool
     queues: Iterable[str] | None
@@ -101,13 +103,14 @@ class RunnerService:
         *,
         threads: int = 4,
         concurrency: int | None = None,
+        lend: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = True,
         queues: Iterable[str] | None = None,
     ) -> Runner:
         """See `LiteJobs.start`."""
         names = None if queues is None else names_of_queues(queues)
-        runner = self._new_runner(threads, grace, names, concurrency)
+        runner = self._new_runner(threads, grace, names, concurrency, lend)
         reason = role.reason_not_to_run()
         if reason is not None:
             runner.stay_out(reason)
@@ -116,6 +119,7 @@ class RunnerService:
                     self.start,
                     threads=threads,
                     concurrency=concurrency,
+                    lend=lend,
                     grace=grace,
                     standby=standby,
                     queues=names,
@@ -208,6 +212,7 @@ class RunnerService:
         *,
         threads: int = 4,
         concurrency: int | None = None,
+        lend: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
         queues: Iterable[str] | None = None,
@@ -215,7 +220,7 @@ class RunnerService:
     ) -> None:
         """See `LiteJobs.run_forever`."""
         self._refuse_in_transaction()
-        runner = self._new_runner(threads, grace, queues, concurrency)
+        runner = self._new_runner(threads, grace, queues, concurrency, lend)
         from litejobs._runner.foreground import end_run, signals
 
         with signals() as caught:
@@ -416,6 +421,7 @@ class RunnerService:
         grace: Duration,
         queues: Iterable[str] | None,
         concurrency: int | None,
+        lend: int | None,
     ) -> Runner:
         # A program may only enqueue.
         from litejobs._runner.runner import Runner
@@ -423,6 +429,11 @@ class RunnerService:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ConfigurationError(
                 f"threads={threads!r} runs nothing; give 1 or more"
+            )
+        if lend is not None and not is_whole(lend, 0, MOST_LENT):
+            raise ConfigurationError(
+                f"lend={shown(lend)} is not a number of threads; give 0 for none, or "
+                f"up to {MOST_LENT:,}"
             )
         if self._has_runner():
             raise RunnerActive(
@@ -439,6 +450,7 @@ class RunnerService:
             self._execution,
             self._companions,
             threads=threads,
+            lend=lend,
             grace=seconds,
             queues=names,
             executors=self._executors,

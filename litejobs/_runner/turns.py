@@ -27,6 +27,7 @@ from litejobs._runner.retention import Retention
 from litejobs._runner.signals import Signals
 from litejobs._runner.standby import forget_all_dead
 from litejobs._runner.tidings import Tidings
+from litejobs._runner.waiting_tasks import NONE_LENT, Lent, WaitingTasks
 from litejobs._storage.runner_lock import living_standbys, lock_of
 from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
@@ -62,6 +63,7 @@ class Turns:
         companions: Companions,
         *,
         threads: int,
+        lend: int | None,
         queues: Sequence[str] | None,
         executors: Executors,
     ) -> None:
@@ -71,6 +73,7 @@ class Turns:
         self._execution = execution
         self._companions = companions
         self._threads = threads
+        self._lend = lend
         self._queues = queues
         self._wake = WakeUp()
         self._stopping = threading.Event()
@@ -97,6 +100,9 @@ class Turns:
         self._prefetch = Prefetch(self._threads)
         self._signals = Signals(
             *(self._running, self._pool, self._executors, self._prefetch)
+        )
+        self._parents = WaitingTasks(
+            *(self._running, self._executors, self._threads, self._lend, self._wake.set)
         )
         self._news: list[str] = []
         self._is_news_old = True
@@ -243,8 +249,11 @@ class Turns:
             agenda = agenda.put_off(TIMES.held_poll)
         slots = 0 if held_back else self._free_slots(agenda)
         room = self._room(held_back=held_back)
-        if self._is_due(agenda, slots) or self._has_room(agenda, room):
-            self._turn(agenda, slots, room)
+        lent = NONE_LENT
+        if not (held_back or self._lent):
+            lent = self._parents.look(self._loop)
+        if lent or self._is_due(agenda, slots) or self._has_room(agenda, room):
+            self._turn(agenda, slots, room, lent)
             if agenda.retain and not self._retention.rest(busy=True):
                 self._retention.step()
             RealTime.sleep(self._rest_of_pause())
@@ -340,13 +349,24 @@ class Turns:
                 raise
 
     def _turn(
-        self, agenda: Agenda, slots: int, room: dict[str, int] | None = None
+        self,
+        agenda: Agenda,
+        slots: int,
+        room: dict[str, int] | None = None,
+        lent: Lent = NONE_LENT,
     ) -> None:
         # Where the disk is full few at once may find room, and all together do not.
         lacks = self._lacks_room or self._database.is_disk_full
         settled = tuple(self._unsettled[: FEW if lacks else None])
         given_out = self._loop.after
-        lent = tuple(self._lent)
+        through = tuple(self._lent)
+        # What is lent may also be a slot that was free.
+        slots = max(0, slots - len(lent))
+        if room is not None:
+            room = {
+                name: max(0, free - sum(1 for each in lent.values() if each == name))
+                for name, free in room.items()
+            }
         tidings = self._tidings.take()
         try:
             assignments = self._loop.turn(
@@ -356,6 +376,7 @@ class Turns:
                 room=room,
                 most=self._most(slots),
                 workers=list(tidings.workers.values()),
+                lent=lent,
             )
             self._stored_at = RealTime.monotonic()
             self._outlook.turned()
@@ -363,13 +384,14 @@ class Turns:
             self._hand_out(assignments)
             self._owing = False
             # Whoever had claimed has done so before this turn, and is through.
-            self._lent.difference_update(lent)
+            self._lent.difference_update(through)
         except BaseException:
             # The next turn finds again what was claimed and not handed out.
             self._owing = True
             self._loop.after = given_out
             self._tidings.put_back(tidings)
             raise
+        self._parents.look_again()
         if agenda.tick:
             self._signals.look_again()
         ended = [self._running.get(attempt) for attempt, _ in settled]
@@ -406,6 +428,7 @@ class Turns:
         left = min(left, max(confirm, TIMES.idle_poll) + TIMES.held_poll)
         if self._tidings:
             left = min(left, self._tidings.wait())
+        left = min(left, self._parents.rest())
         until = RealTime.monotonic() + left
         has_room = self._has_any_room()
         self._waits = True
@@ -452,6 +475,7 @@ class Turns:
         if self._in_step.applies:
             self._in_step.wrote()
         self._signals.look_again()
+        self._parents.look_again()
         self._outlook.written()
         self._is_news_old = self._untold = True
 
@@ -482,6 +506,7 @@ class Turns:
         if not self._is_loop():
             self._note_write()
             self._signals.look_again()
+            self._parents.look_again()
             self._outlook.written()
             self._wake.set()
 
@@ -634,7 +659,14 @@ class Turns:
             placed = [each for each in batch if isinstance(each, Placed)]
             if placed:
                 batch = [each for each in batch if not isinstance(each, Placed)]
-            self._pool.run_all(self._run, [(each.item, each) for each in batch])
+            lent = self._parents.lent
+            line = []
+            for begun in batch:
+                if begun.assignment.job_id in lent:
+                    self._pool.run_apart(self._run, begun.item, begun)
+                else:
+                    line.append((begun.item, begun))
+            self._pool.run_all(self._run, line)
             for apart in placed:
                 apart.submit(
                     self._execution,
@@ -657,6 +689,7 @@ class Turns:
 
     def _prepare(self, assignment: Assignment, now: float) -> Running:
         context = self._execution.context(assignment, self._tidings.report)
+        context.on_wait = self._parents.tell
         name = self._loop.placed.get(assignment.attempt_id)
         running: Running
         if name is None:

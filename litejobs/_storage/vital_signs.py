@@ -22,6 +22,7 @@ CAUSES = {
     "log_pinned": "an open read keeps the write-ahead log from being cut",
     "file_unsafe": "the file has several names, or the wrong one",
     "threads_stuck": "too many threads do not come back after their time limits",
+    "tasks_wait": "its tasks wait for jobs that cannot begin before they end",
     "threads_missing": "threads to run jobs cannot be started",
     "not_stopping": "it does not stop, since its last transaction is not done",
 }

@@ -100,6 +100,10 @@ class Current:
     begun: float | None = None
     # Why it cannot complete its job in a commit of its own, where it runs.
     no_transaction: str | None = None
+    # Why nothing that it would wait for can run meanwhile, where it runs.
+    no_wait: str | None = None
+    # Who is told when it begins to wait for a job, or does not any more.
+    on_wait: Callable[[Current], object] | None = None
     # Whether Ctrl-C that arrives in the main thread is for the program, not the task.
     is_in_program = True
 
@@ -128,6 +132,7 @@ class Current:
         self._cancelled: threading.Event | None = None
         self._coroutine: concurrent.futures.Future[Any] | None = None
         self._overdue: list[type[TaskInterrupt]] = []  # until it can be reached
+        self.waits_for: list[int] | None = None  # jobs; made when it is needed
         self._interrupted_by: type[TaskInterrupt] | None = None
         self._born = forks[0]
 
@@ -281,6 +286,38 @@ class Current:
     def forget_overdue(self) -> None:
         """Forget what was to be ended: it has ended, and others come after it."""
         self._overdue.clear()
+
+    @contextlib.contextmanager
+    def waiting_for(self, job_id: int) -> Iterator[None]:
+        """Wait in the block for a job of the same file.
+
+        Raises:
+            LiteJobsError: That would never end.
+        """
+        if job_id == self.job_id:
+            raise LiteJobsError(
+                f"job {job_id} ({self.task}) cannot wait for itself; return, and let "
+                "another ask for its result"
+            )
+        if self.no_wait is not None:
+            raise LiteJobsError(
+                f"job {job_id} cannot run while job {self.job_id} ({self.task}) waits "
+                f"for it: {self.no_wait}"
+            )
+        if self.waits_for is None:
+            self.waits_for = []
+        self.waits_for.append(job_id)
+        try:
+            self.tell_wait()
+            yield
+        finally:
+            self.waits_for.remove(job_id)
+            self.tell_wait()
+
+    def tell_wait(self) -> None:
+        """Tell who is to hear of it for which jobs it waits now."""
+        if self.on_wait is not None:
+            self.on_wait(self)
 
     def wait(self, seconds: float) -> bool:
         """Sleep up to *seconds* of real time; True as soon as the task is to end."""

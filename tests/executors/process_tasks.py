@@ -165,3 +165,13 @@ def leave_thread() -> int:
     """Leave a thread behind that does not end."""
     threading.Thread(target=threading.Event().wait).start()
     return os.getpid()
+
+
+@jobs.task
+def nested(path: str, depth: int) -> int:
+    """Wait for a job like this one, so deep."""
+    if not depth:
+        return 0
+    with contextlib.closing(LiteJobs(path)) as file:
+        job = file.enqueue("nested", {"path": path, "depth": depth - 1})
+        return 1 + int(job.result())

@@ -929,3 +929,51 @@ def steps(others: int) -> list[int]:
 
 def test_a_claim_for_threads_takes_no_step_for_jobs_of_executors() -> None:
     assert steps(30) == steps(0)
+
+
+# Slots that are lent ----------------------------------------------------------------
+
+LEND = "insert into litejobs__lend (runner, job) values (?, ?)"
+
+
+def test_a_job_starts_in_a_slot_that_is_lent_whatever_is_before_it(db: Sql) -> None:
+    on_cpu(db, slots=1)
+    db.enqueue("a", priority=9)
+    here, taken, apart = db.enqueue("a"), db.enqueue("b"), db.enqueue("b")
+    assert db.claim_room(0, cpu=1) == [taken]
+    assert codes(db, apart) == ["executor_full"]
+    for job in (here, apart, apart):
+        db.execute(LEND, (db.runner, job))
+    assert [db.job(job).state for job in (here, apart)] == ["processing"] * 2
+    assert db.column("select executor from litejobs_placement order by attempt_id") == [
+        "cpu",
+        "cpu",
+    ]
+    assert db.column("select room from litejobs__executor_gate") == [-1]
+
+
+def test_what_is_held_back_by_anything_else_gets_no_slot_that_is_lent(db: Sql) -> None:
+    on_cpu(db, slots=1)
+    first, second = db.enqueue("a", queue="one"), db.enqueue("a", queue="one")
+    later = db.enqueue("a", run_at=db.now + MINUTE)
+    db.execute("update litejobs_queue set max_running = 1 where name = 'one'")
+    for job in (first, second, later):
+        db.execute(LEND, (db.runner, job))
+    states = [db.job(job).state for job in (first, second, later)]
+    assert states == ["processing", "pending", "scheduled"]
+    db.execute("update litejobs_queue set max_running = null where name = 'one'")
+    db.execute("insert or replace into litejobs_space (id, disk_full_at) values (1, 1)")
+    db.execute(LEND, (db.runner, second))
+    assert db.job(second).state == "pending"
+
+
+def test_what_starts_in_a_slot_that_is_lent_uses_up_a_tier(db: Sql) -> None:
+    db.serve("a")
+    db.execute(
+        "insert into litejobs_tier (queue, min_priority, at_most, every_ms) "
+        "values ('', 1, 5, 60000)"
+    )
+    job = db.enqueue("a", priority=1)
+    db.execute(LEND, (db.runner, job))
+    # Nothing more can start of it, so the next one waits for its time.
+    assert db.column("select taken from litejobs_tier") == [5]

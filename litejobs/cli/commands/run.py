@@ -120,6 +120,11 @@ Examples:
     help="How many coroutines run beside them; 100, if the application does not say.",
 )
 @click.option(
+    "--lend",
+    type=Count(0),
+    help="How many threads more run what waiting jobs wait for; as many, if not given.",
+)
+@click.option(
     "--grace",
     type=Duration(),
     default="10s",
@@ -160,6 +165,7 @@ def run(
     *,
     threads: int,
     concurrency: int | None,
+    lend: int | None,
     grace: Any,
     standby: bool,
     queues: tuple[list[str], ...],
@@ -207,6 +213,7 @@ def run(
         jobs.run_forever(
             threads=threads,
             concurrency=concurrency,
+            lend=lend,
             grace=grace,
             standby=standby,
             queues=chosen,

@@ -80,6 +80,10 @@ select null as runner, null as n, null as last, null as first where 0;
 create view litejobs__claim_job as
 select null as runner, null as job where 0;
 
+-- The same, in a slot that is lent by a task which waits for it, if it may start.
+create view litejobs__lend as
+select null as runner, null as job where 0;
+
 -- It uses up what its queue has.
 create view litejobs__use_queue as
 select null as job where 0;

@@ -27,6 +27,30 @@ begin
     and state <> 'closed';
 end;
 
+-- A job that a task waits for starts in the slot that this one lends, whatever is in
+-- line before it: who waits holds that up already. All its gates are asked, but for the
+-- slots of its executor, of which one is lent.
+create trigger litejobs__lend_starts_job
+instead of insert on litejobs__lend
+when exists (
+    select 1
+    from litejobs__ready as ready
+    cross join litejobs__gate as gate on gate.lane_id = ready.lane_id
+    where ready.id = new.job
+    and coalesce(ready.expires_at > (select now from litejobs_clock), 1)
+    and replace(gate.closed, '"executor_full":1,', '') = ''
+)
+and not exists (select 1 from litejobs_space where disk_full_at is not null)
+begin
+    insert into litejobs__claim_job (runner, job) values (new.runner, new.job);
+    insert into litejobs_placement (attempt_id, executor)
+    select job.attempt_id, lane.executor
+    from litejobs_job as job
+    cross join litejobs_lane as lane on lane.id = job.lane_id
+    where job.id = new.job and lane.executor <> '';
+    insert into litejobs__close_tiers (runner) values (new.runner);
+end;
+
 -- It uses up of the rate of its queue, of its tier, and of its key's turn (found by the
 -- key: the plus keeps SQLite from walking through all lanes of the queue).
 create trigger litejobs__use_queue_counts
