@@ -598,7 +598,12 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
         The block gets the apsw connection that writes to the file. Everything in it,
         `enqueue` included, is committed at its end, or rolled back if it raises. Other
-        writers wait meanwhile, so keep it short.
+        writers wait meanwhile, so keep it short: they give up after some seconds.
+
+        Raises:
+            DatabaseBusy: Another process has written for five seconds, or another
+                transaction of this one for ten; or that waits for a file which the
+                caller has in a transaction.
         """
         return self._store.transaction()
 

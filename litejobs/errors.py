@@ -231,7 +231,11 @@ class ForkedProcess(LiteJobsError):
 
 
 class DatabaseBusy(LiteJobsError):
-    """Another connection kept the write lock past the busy timeout."""
+    """Another connection, or a transaction of this process, kept the file too long.
+
+    For five seconds, or ten if it is one of this process; or that waits for a file
+    which the caller has in a transaction of its own.
+    """
 
 
 class DatabaseFull(LiteJobsError):

@@ -36,6 +36,9 @@ pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 TIMES.prefetch_patience = 60.0
 TIMES.loop_patience = 60.0
 
+# Nor is a transaction given up because the machine is busy.
+TIMES.longest_turn = 600.0
+
 # Each test compiles the triggers of its own file; most of what that costs is to get
 # memory and give it back. So each connection takes its memory at once, uncounted: 8 MB,
 # of which a claim, a settlement, a tick and an enqueue need most.

@@ -7,8 +7,9 @@ import contextvars
 import queue
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
+from litejobs._process import log, within
 from litejobs._process.aside import (
     alone,
     aside,
@@ -18,6 +19,7 @@ from litejobs._process.aside import (
     settle,
     to_the_end,
 )
+from litejobs._process.timing import TIMES
 from litejobs._storage.writer_lock import current_owner
 from litejobs.errors import LiteJobsError
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from litejobs._storage.writer_lock import Owner
 
 T = TypeVar("T")
+Work: TypeAlias = "Callable[[apsw.Connection | None], None]"
 
 THREAD = "litejobs-transaction"
 
@@ -58,10 +61,10 @@ class AsyncTransaction:
     ) -> None:
         self._database_of = database
         self._opened = opened
-        self._line: queue.SimpleQueue[Callable[[apsw.Connection], object] | bool] = (
-            queue.SimpleQueue()
-        )
-        self._token: contextvars.Token[AsyncTransaction | None] | None = None
+        self._line: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
+        self._tokens: tuple[Any, Any] | None = None
+        # Why it was rolled back before the end of its block, if it was.
+        self._lost = ""
         self._ended: asyncio.Future[None] | None = None
         self._database: Database | None = None
         self._is_open = False
@@ -79,7 +82,7 @@ class AsyncTransaction:
         if self._ended is not None:
             raise LiteJobsError("this transaction has begun before; ask for a new one")
         loop = running_loop()
-        has_begun: asyncio.Future[None] = loop.create_future()
+        has_begun: asyncio.Future[Any] = loop.create_future()
         self._around = _of_caller.get()
         self._ended = begun(
             self._serve,
@@ -98,18 +101,23 @@ class AsyncTransaction:
         if not has_begun.done():
             await self._ended  # which raises
         self._is_open = True
-        self._token = _of_caller.set(self)
+        self._tokens = _of_caller.set(self), within.begin(has_begun.result())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._ended is not None
         self._is_open = False
-        if self._token is not None:
+        if self._tokens is not None:
             with contextlib.suppress(ValueError):  # in another context: of a fixture
-                _of_caller.reset(self._token)
+                _of_caller.reset(self._tokens[0])
+            within.end(self._tokens[1])
         self._line.put(kind is None)
+        if kind is GeneratorExit:
+            return  # thrown away, with its loop as a rule: nothing can be awaited
         with contextlib.suppress(_RolledBackError):
             await to_the_end(self._ended)
+        if kind is None and self._lost:
+            raise LiteJobsError(self._lost)
 
     # Within it --------------------------------------------------------------------
 
@@ -129,7 +137,8 @@ class AsyncTransaction:
         What it enqueues there, `task.enqueue(…)`, is part of the transaction.
 
         Raises:
-            LiteJobsError: The block has ended.
+            LiteJobsError: The block has ended, or the transaction was rolled back, as
+                its event loop did not run.
         """
         if not self._is_open:
             raise LiteJobsError(
@@ -140,16 +149,20 @@ class AsyncTransaction:
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
 
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: apsw.Connection | None) -> None:
             value: Any = None
             error: BaseException | None = None
             try:
+                if connection is None:
+                    raise LiteJobsError(self._lost)
                 value = context.run(function, connection)
             except BaseException as raised:
                 error = raised
             call_in(loop, settle, future, value, error)
 
         self._line.put(work)
+        if self._lost:
+            self._refuse_rest()
         return await future
 
     def here_on(self, database: Database) -> AsyncTransaction | None:
@@ -167,7 +180,7 @@ class AsyncTransaction:
         self,
         loop: asyncio.AbstractEventLoop,
         caller: Owner,
-        has_begun: asyncio.Future[None],
+        has_begun: asyncio.Future[Any],
     ) -> None:
         # In its own thread it is a transaction like any other.
         _of_caller.set(None)
@@ -182,13 +195,44 @@ class AsyncTransaction:
                 "this coroutine is within jobs.transaction(), behind which "
                 "atransaction() would wait for ever; use one of them"
             )
-        with database.driven_by(caller[0]), self._opened() as connection:
-            call_in(loop, settle, has_begun, None)
-            while not isinstance(work := self._line.get(), bool):
+        with database.driven_by(caller, loop), self._opened() as connection:
+            call_in(loop, settle, has_begun, database.turn)
+            while not isinstance(work := self._next(loop), bool):
                 work(connection)
                 del work
             if not work:
                 raise _RolledBackError
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> Work | bool:
+        """What is to be done next, or whether to commit; waits while the loop runs.
+
+        One that is closed says nothing more, and all others would wait for ever.
+        """
+        stood = 0.0
+        while True:
+            try:
+                return self._line.get(timeout=TIMES.poll)
+            except queue.Empty:
+                # Counted in pauses: of a suspended process none has passed.
+                stood = 0.0 if loop.is_running() else stood + TIMES.poll
+            if loop.is_closed() or stood >= TIMES.turn_patience:
+                self._lose("is closed" if loop.is_closed() else "does not run any more")
+                return False
+
+    def _lose(self, why: str) -> None:
+        self._lost = (
+            f"an atransaction() block was rolled back, and nothing of it is stored, "
+            f"because its event loop {why}; let the block end before the loop does"
+        )
+        log.error("%s", self._lost)
+        self._refuse_rest()
+
+    def _refuse_rest(self) -> None:
+        """What is still to be done in it is told that it was rolled back."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if not isinstance(work := self._line.get_nowait(), bool):
+                    work(None)
 
 
 def _see(future: asyncio.Future[None]) -> None:

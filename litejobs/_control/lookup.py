@@ -70,9 +70,9 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
 
 
 def _check_not_in_transaction(store: Store) -> None:
-    if store.database.in_transaction():
+    if store.database.is_awaited_by_transaction():
         raise LiteJobsError(
-            "the job is not there, and none can come while this thread's own "
+            "the job is not there, and none can come while the caller's own "
             "transaction is open; find it with timeout=0, or after the block"
         )
 

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from litejobs._control.async_transaction import transaction_here
 from litejobs._control.cursors import Place
 from litejobs._control.events import (
     ProgressReader,
@@ -305,7 +304,7 @@ class EventStream:
 
     def _begin(self) -> None:
         database = self._store.database
-        if database.in_transaction():
+        if database.is_awaited_by_transaction():
             raise _in_own_transaction()
         if self._ear is None and not self._closed:
             # Before anything is read: what comes after that is heard of.
@@ -327,9 +326,7 @@ class EventStream:
     def _refuse_in_transaction(self) -> None:
         """In the event loop: its thread does not know which coroutine waits for it."""
         database = self._store.if_open
-        if database is not None and (
-            database.in_transaction() or transaction_here(self._store) is not None
-        ):
+        if database is not None and database.is_awaited_by_transaction():
             raise _in_own_transaction()
 
     def _fill(self) -> None:

@@ -8,7 +8,6 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from litejobs._control.async_transaction import transaction_here
 from litejobs._control.awaited import Asked, Awaited, until_of
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
@@ -38,7 +37,7 @@ _SKETCH = 200  # characters of a result in a message
 def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     """See `Job.result`; *timeout* in seconds of real time."""
     database = store.database
-    if database.in_transaction():
+    if database.is_awaited_by_transaction():
         raise _in_own_transaction(job_id)
     if timeout is not None:
         check_seconds("timeout", timeout)
@@ -73,9 +72,7 @@ async def await_result(store: Store, job_id: int, timeout: float | None = None) 
     """
     import asyncio
 
-    if transaction_here(store) is not None or (
-        store.if_open is not None and store.if_open.in_transaction()
-    ):
+    if store.if_open is not None and store.if_open.is_awaited_by_transaction():
         raise _in_own_transaction(job_id)
     if timeout is not None:
         check_seconds("timeout", timeout)
@@ -122,7 +119,7 @@ def _awaited_of(store: Store) -> Awaited:
 
 def _in_own_transaction(job_id: int) -> LiteJobsError:
     return LiteJobsError(
-        f"job {job_id} cannot end while this thread's own transaction is open; "
+        f"job {job_id} cannot end while the caller's own transaction is open; "
         "ask for its result after the block"
     )
 

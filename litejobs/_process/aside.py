@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from litejobs._process import fork_guard, log
+from litejobs._process import fork_guard, log, within
 from litejobs._process.timing import TIMES
 from litejobs.errors import LiteJobsError
 
@@ -148,7 +148,8 @@ def begun(
 ) -> asyncio.Future[T]:
     """Begin *function* in a thread; the future of the caller's loop says how it ends.
 
-    In one of the shared threads, or by what *begin* does with it.
+    In one of the shared threads, or by what *begin* does with it. Within a transaction
+    in a thread of its own: the shared ones may all wait for the end of that.
     """
     loop = running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -163,6 +164,8 @@ def begun(
             error = raised
         call_in(loop, settle, future, value, error)
 
+    if within.turns():
+        begin = alone
     (threads.begin if begin is None else begin)(work)
     return future
 

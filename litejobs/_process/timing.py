@@ -65,6 +65,9 @@ class Times(Adjustable):
 
     # Of whoever writes.
     busy_timeout = 5.0  # for a lock that another process has on the file
+    wal_pause = 0.02  # between two tries to begin a write-ahead log
+    longest_turn = 10.0  # for one transaction of this process, by others of it
+    own_turn = 1.0  # the same where that waits, as a rule, for who waits
     step = 0.008  # that the work of one of many transactions should take
     cut_pause = 0.1  # between two tries to cut the log behind what was purged
 

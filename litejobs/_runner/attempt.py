@@ -66,7 +66,8 @@ class Running:
         if self.interrupt is None:
             now = RealTime.monotonic()
             # Out of time: at once. Cancelled: it may first end by itself.
-            self.told_at = now if is_open else now - patience
+            is_late = not is_open or status == "timeout"
+            self.told_at = now - patience if is_late else now
             self.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
             self.tell()
 

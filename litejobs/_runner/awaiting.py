@@ -61,7 +61,9 @@ class Awaiting:
         writers; these wait for it, so keep it short.
 
         Raises:
-            LiteJobsError: The caller is within such a block already.
+            LiteJobsError: The caller is within such a block already. Or, at its end,
+                the event loop did not run for five seconds, and it was rolled back.
+            DatabaseBusy: As of `transaction`.
         """
         store = self._store
         return AsyncTransaction(lambda: store.database, store.transaction)

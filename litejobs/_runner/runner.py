@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import fork_guard, log
-from litejobs._process.clock import RealTime
+from litejobs._process.clock import RealTime, now_ms
 from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import REMIND_AFTER, TIMES
@@ -217,6 +217,7 @@ class Runner(Turns):
         self._begin_life()
         self._database.listen(self._after_commit)
         self._database.starter = self._claim_at_once
+        self._database.hurry(self._has_no_time)
         self._in_step.begin(self._wake.set)
         self._role = "runner"
         log.info(
@@ -241,6 +242,7 @@ class Runner(Turns):
                 "stop()",
                 "leave the arunning() block, or `await asyncio.to_thread(jobs.stop)`",
             )
+            self._refuse_in_transaction("stop()")
         if grace is not None:
             self.shorten_grace(grace)
         self.request_stop()
@@ -250,6 +252,13 @@ class Runner(Turns):
             pass
         if self._is_alive():
             log.error(_DOES_NOT_STOP, self._since_stop())
+
+    def _refuse_in_transaction(self, what: str) -> None:
+        if self._is_open and self._database.is_awaited_by_transaction():
+            raise LiteJobsError(
+                f"{what} waits for what the runner has to store, and that would wait "
+                "for the transaction which the caller is in; call it after the block"
+            )
 
     def shorten_grace(self, seconds: float) -> None:
         """Give tasks only *seconds* to end, counted from when the stop began."""
@@ -419,6 +428,7 @@ class Runner(Turns):
                     "a task that this runner runs cannot wait until nothing runs, for "
                     "it would wait for itself; wait for the jobs that it means"
                 )
+            self._refuse_in_transaction("wait_idle()")
         with self.waited_for() if waits else contextlib.nullcontext():
             return self._wait_idle(
                 threading.TIMEOUT_MAX if timeout is None else timeout
@@ -578,8 +588,10 @@ class Runner(Turns):
             self._cycle()
         if not failed or self._makes_room_after(failed[0]):
             self._pause_s = TIMES.first_pause
-        elif not isinstance(failed[0], DatabaseBusy):
-            # With a busy one, its timeout was waiting enough.
+        elif isinstance(failed[0], DatabaseBusy):
+            # Its timeout was waiting enough.
+            self._signals.tell_late(now_ms())
+        else:
             self._stopping.wait(self._pause_s)
             self._pause_s = min(self._pause_s * 2, TIMES.longest_pause)
 
@@ -687,6 +699,18 @@ class Runner(Turns):
         self._hand_over = 0
         self._companions.start()
         return True
+
+    def _has_no_time(self) -> bool:
+        """Whether the loop, which waits for its turn, is to tell tasks to end first.
+
+        One of them may have the turn.
+        """
+        return (
+            self._is_loop()
+            and self._ends()
+            and not self._over
+            and self._since_stop() >= self._grace
+        )
 
     def _holds_more(self) -> bool:
         """Whether there is an attempt that was not given back."""

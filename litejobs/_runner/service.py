@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from litejobs._control.async_transaction import transaction_here
 from litejobs._definitions.checks import is_whole, names_of_queues, shown
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
@@ -489,9 +488,7 @@ class RunnerService:
     def _refuse_where_it_would_wait(self) -> None:
         """Also in a thread for which a coroutine waits in its transaction."""
         database = self._store.if_open
-        if database is not None and (
-            database.in_transaction() or transaction_here(self._store) is not None
-        ):
+        if database is not None and database.is_awaited_by_transaction():
             raise LiteJobsError(
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"

@@ -68,6 +68,22 @@ class Signals:
             except BaseException:
                 self._is_old = True
                 raise
+        self._go_further()
+
+    def tell_late(self, now_ms: int) -> None:
+        """Tasks out of time hear of it, while the file cannot be told.
+
+        One of them may be who keeps it: then no tick would ever close its attempt.
+        """
+        for running in tuple(self._running.values()):
+            deadline_at = running.assignment.deadline_at
+            if deadline_at is None or running.interrupt or running.closed:
+                continue
+            if deadline_at <= now_ms:
+                running.signal(True, "timeout", patience=TIMES.cancel_patience)
+        self._go_further()
+
+    def _go_further(self) -> None:
         now = RealTime.monotonic()
         for running in list(self._running.values()):
             if not running.item.is_done:

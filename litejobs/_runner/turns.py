@@ -643,6 +643,7 @@ class Turns:
 
     def _withdraw(self) -> None:
         self._database.starter = None
+        self._database.hurry(None)
 
     def _hand_out(self, assignments: list[Assignment]) -> None:
         new = [each for each in assignments if each.attempt_id not in self._running]

@@ -110,19 +110,32 @@ class Database(HouseKeeping):
         self._users += 1
 
     def release(self) -> None:
-        """The last user of the file closes its connections."""
-        with OPEN.lock:
+        """The last user of the file closes its connections.
+
+        Raises:
+            DatabaseBusy: A transaction of this process lasts too long; it is as before.
+        """
+        if self._release_one():
+            return
+        # Not the other way round: who has the turn may be about to open another file.
+        with self._having_the_turn(), OPEN.lock:
             self._users -= 1
-            if self._users > 0 or self._closed:
-                return
-            if self._fork.is_stale():
+            if self._users > 0:
                 return
             OPEN.shared.pop(self.path, None)
             for listener in self._ending:
                 listener()
-            with self._having_the_turn():
-                self._closed = True
-                self._disconnect()
+            self._closed = True
+            self._disconnect()
+
+    def _release_one(self) -> bool:
+        """Whether there is nothing to close, for there are other users, say."""
+        with OPEN.lock:
+            is_open = not (self._closed or self._fork.is_stale())
+            if is_open and self._users <= 1:
+                return False
+            self._users -= 1
+            return True
 
     # Tests ------------------------------------------------------------------------
 

@@ -267,7 +267,7 @@ class HouseKeeping(Reading):
         It is this thread's turn, and no transaction has begun.
         """
         self._check()
-        with self._having_the_turn(), translating():
+        with self._having_the_turn(), translating(), self._taking_long():
             self._wake_up()
             if self._protection is not None:
                 self._protection.check()
@@ -291,7 +291,7 @@ class HouseKeeping(Reading):
             DatabaseFull: There is no room for a second copy; the file is as it was.
         """
         self._check()
-        with self._having_the_turn(), translating():
+        with self._having_the_turn(), translating(), self._taking_long():
             self._wake_up()
             self._execute(statements.queries()["rewrite_file"])
 

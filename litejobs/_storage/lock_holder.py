@@ -29,6 +29,9 @@ def holder_here(owner: Owner | None) -> str:
     if task is not None:
         coroutine: Any = getattr(task, "get_coro", lambda: None)()
         who += f", coroutine {getattr(coroutine, '__qualname__', 'without a name')}"
+        if not getattr(coroutine, "cr_running", False):
+            # Others have the thread meanwhile.
+            frame = _standing(coroutine) or frame
     place = None if frame is None else _place(frame)
     return escaped(f"{who} holds it{'' if place is None else f', in {place}'}")
 
@@ -46,6 +49,16 @@ def _libraries() -> tuple[str, ...]:
     import sysconfig
 
     return tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib")})
+
+
+def _standing(coroutine: Any) -> FrameType | None:
+    """Where a coroutine waits: the innermost one of the program itself."""
+    found = None
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        if not frame.f_code.co_filename.startswith((_OURS, *_libraries())):
+            found = frame
+        coroutine = coroutine.cr_await
+    return found
 
 
 def _place(frame: FrameType) -> str | None:

@@ -9,6 +9,7 @@ import time
 import apsw
 
 from litejobs._process import clock
+from litejobs._process.timing import TIMES
 from litejobs._storage import statements
 from litejobs._storage.confinement import confined, unconfined
 from litejobs._storage.refusals import corrupt_sentence
@@ -21,6 +22,7 @@ from litejobs._storage.schema_version import (
 from litejobs._values.text import one_line
 from litejobs.errors import (
     CorruptDatabase,
+    DatabaseBusy,
     FileRefused,
     NetworkFileSystem,
     ReadOnlyDatabase,
@@ -33,6 +35,12 @@ PAGE_SIZE = 2048
 OLDEST_SQLITE = (3, 53, 0)
 
 _SYNCHRONOUS = {"full": 2, "fast": 1}
+
+_USED = (
+    "%s is not in write-ahead mode, which litejobs needs and SQLite does not begin "
+    "while another connection reads or writes the file; end that program, or try again "
+    "when it is done"
+)
 
 _LOOK_SECONDS = 0.25
 _LOOK_STEPS = 500
@@ -118,16 +126,20 @@ def configure(connection: apsw.Connection, durability: str) -> None:
 
 
 def _use_wal(connection: apsw.Connection, path: str) -> None:
+    until = clock.RealTime.monotonic() + TIMES.busy_timeout
     mode = None
-    for last in [False] * 100 + [True]:
-        try:
-            mode = connection.pragma("journal_mode", "wal")
-            break
-        except apsw.BusyError:
-            # Others are doing the same; SQLite does not wait here by itself.
-            if last:
-                raise
-            clock.RealTime.sleep(0.02)
+    # Whether SQLite waits here by itself depends on what the others do.
+    connection.set_busy_timeout(0)
+    try:
+        while mode is None:
+            try:
+                mode = connection.pragma("journal_mode", "wal")
+            except apsw.BusyError as error:
+                if clock.RealTime.monotonic() >= until:
+                    raise DatabaseBusy(_USED % path) from error
+                clock.RealTime.sleep(TIMES.wal_pause)
+    finally:
+        connection.set_busy_timeout(int(TIMES.busy_timeout * 1000))
     if mode != "wal":
         raise NetworkFileSystem(
             f"{path} cannot use a write-ahead log (it stays in mode {mode!r}); "

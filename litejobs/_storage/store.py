@@ -221,15 +221,31 @@ class Store:
         self._dependents.add(dependent)
 
     def close(self) -> None:
-        """Close the file; nothing can be done here any more. Twice does nothing."""
+        """Close the file; nothing can be done here any more. Twice does nothing.
+
+        Raises:
+            LiteJobsError: A transaction of the caller is open, or one of another thread
+                for too long; the file is still open.
+        """
+        database = self._database
+        if database is not None and database.is_awaited_by_transaction():
+            raise LiteJobsError(
+                f"{self!r} is closed within a transaction on its file, which would be "
+                "lost; close it after the block"
+            )
         for dependent in tuple(self._dependents):
             dependent.close()
         with self._opening:
             database, self._database = self._database, None
             self._closed = not self.reopens
-        if database is not None:
-            database.forget_restored(self._restored)
+        if database is None:
+            return
+        try:
             database.release()
+        except BaseException:
+            self._database, self._closed = database, False
+            raise
+        database.forget_restored(self._restored)
 
     # Reading ----------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Whose turn it is to write: one at a time, in the order in which they asked."""
+"""Whose turn it is to write: one at a time, in the order in which they asked.
+
+How long that is waited for, `kept_waiting` says.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from litejobs._storage import kept_waiting
 from litejobs.errors import LiteJobsError, OutcomeUnknown
 
-Owner = tuple[int, object]
+if TYPE_CHECKING:
+    import asyncio
+
+
+Owner = kept_waiting.Owner
 
 
 def current_owner() -> Owner:
@@ -52,7 +60,8 @@ class Waiter:
     """One that waits for its turn, perhaps with a write that another may do for it.
 
     What it waits for is that `release` is called: then either it `has_turn`, or its
-    write is `settled`.
+    write is `settled`. If neither is so, it has left the line after so many seconds for
+    this reason.
     """
 
     __slots__ = (
@@ -63,9 +72,11 @@ class Waiter:
         "is_asleep",
         "left",
         "parameters",
+        "reason",
         "release",
         "settled",
         "value",
+        "waited",
     )
 
     def __init__(self, group_writer: GroupWriter | None, parameters: Any) -> None:
@@ -78,7 +89,8 @@ class Waiter:
         self.parameters = parameters
         self.has_turn = self.settled = self.left = False
         self.value: Any = None
-        self.error = ""
+        self.error = self.reason = ""
+        self.waited = 0.0
 
     def result(self) -> Any:
         """What the settled write has returned, or why it is not known to be stored."""
@@ -114,9 +126,15 @@ class FairLock:
         self.waiting: deque[Waiter] = deque()
         self.asking: dict[int, tuple[Owner, Waiter]] = {}
         self.owner: Owner | None = None
-        self.driven: dict[int, int] = {}
-        """How many have it, or are about to ask, that event loops in these threads tell
-        to go on. What waits in such a thread would wait for itself."""
+        self.driven: dict[int, tuple[Owner, asyncio.AbstractEventLoop]] = {}
+        """By threads that have it, or are about to ask: the coroutine that tells them
+        to go on, and its loop. What waits in the thread of that loop would wait for
+        itself."""
+        self.ends_by_itself = False
+        """Whether who has it now is busy, and not kept by anything else."""
+        self.hurried: Callable[[], bool] | None = None
+        """Asked in its own thread by the loop of a runner: whether it is to leave the
+        line, for it has to stop first what may have the turn."""
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""
@@ -148,8 +166,8 @@ class FairLock:
     ) -> Waiter | None:
         """It is the caller's turn, at once if None, or else if the waiter says so.
 
-        Or the waiter says that the write is settled; or neither, after *patience*
-        seconds. Raises as `acquire`.
+        Or the waiter says that the write is settled; or neither, where that takes more
+        than *patience* seconds, or for a `reason` of its own. Raises as `acquire`.
         """
         waiter: Waiter | None = None
         refusal = ""
@@ -171,11 +189,13 @@ class FairLock:
                     if self.owner is None:
                         self.owner = me
                         waiter.has_turn = True
-                    elif me[0] not in self.driven:
+                    elif not self._is_driven_from(me[0]):
                         self.waiting.append(waiter)
                     else:
                         refusal = _DRIVEN_FROM_HERE
-                if refusal or not (waiter.has_turn or waiter.acquire(timeout=patience)):
+                if refusal or not (
+                    waiter.has_turn or kept_waiting.wait(self, waiter, me, patience)
+                ):
                     self.leave(me, waiter)
                 else:
                     if waiter.has_turn:
@@ -189,17 +209,48 @@ class FairLock:
         return waiter
 
     @contextlib.contextmanager
-    def driven_by(self, loop_thread: int) -> Iterator[None]:
-        """In the block the caller asks for it as an event loop in this thread says."""
-        with self.mutex:
-            self.driven[loop_thread] = self.driven.get(loop_thread, 0) + 1
+    def driven_by(
+        self, coroutine: Owner, loop: asyncio.AbstractEventLoop
+    ) -> Iterator[None]:
+        """In the block the caller asks for it as this coroutine says, in its loop."""
+        me = threading.get_ident()
+        self.driven[me] = coroutine, loop
         try:
             yield
         finally:
-            with self.mutex:
-                self.driven[loop_thread] -= 1
-                if not self.driven[loop_thread]:
-                    del self.driven[loop_thread]
+            del self.driven[me]
+
+    def _is_driven_from(self, thread: int) -> bool:
+        # A loop that is closed says nothing any more, and its transaction is ended.
+        return any(
+            coroutine[0] == thread and not loop.is_closed()
+            for coroutine, loop in tuple(self.driven.values())
+        )
+
+    def driver(self) -> Owner | None:
+        """Who has it: the coroutine for which it was asked, if there is one."""
+        owner = self.owner
+        if owner is None or owner[0] not in self.driven:
+            return owner
+        return self.driven[owner[0]][0]
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the caller may be told to leave the line."""
+        return self.hurried is not None
+
+    def has_no_time(self) -> bool:
+        """Whether the caller is to leave the line, for something that comes first."""
+        return self.hurried is not None and self.hurried()
+
+    def gives_up(self, waiter: Waiter) -> bool:
+        """Whether it is not in line any more: no turn is given to it, nor its write."""
+        with self.mutex:
+            if waiter not in self.waiting:
+                return False
+            self.waiting.remove(waiter)
+            waiter.left = True
+            return True
 
     def take_free(self, me: Owner) -> bool:
         """It is the turn of *me* if it is nobody's; whoever has it does `pass_on`."""

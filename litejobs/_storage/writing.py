@@ -6,12 +6,13 @@ import abc
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from litejobs._process import within
 from litejobs._process.interrupts import can_be_interrupted, shielded
-from litejobs._storage import statements
+from litejobs._storage import kept_waiting, statements
 from litejobs._storage.commit_listeners import Listener
 from litejobs._storage.lock_holder import holder_here
 from litejobs._storage.refusals import translating
@@ -34,6 +35,9 @@ from litejobs.errors import (
     OutcomeUnknown,
     translated,
 )
+
+if TYPE_CHECKING:
+    import asyncio
 
 TOGETHER = 100  # writes of other threads that one thread writes along with its own
 ROUNDS = 3  # in which they are looked for, since more come during each
@@ -74,7 +78,8 @@ class Writing(Transactions, abc.ABC):
 
         Raises:
             DatabaseBusy: Another connection kept the write lock past the busy timeout,
-                or a transaction of this process lasted longer than *patience* seconds.
+                or a transaction of this process lasted longer than *patience* seconds,
+                or `TIMES.longest_turn`, or waits for one that this thread is in.
             DatabaseFull: The disk is full or failed; nothing was stored.
             OutcomeUnknown: COMMIT failed, and what it has written may count; look
                 before trying again.
@@ -94,7 +99,7 @@ class Writing(Transactions, abc.ABC):
                 try:
                     shield.__exit__()
                     try:
-                        with translating():
+                        with translating(), within.within(self._turn.owner):
                             yield self._writer
                     finally:
                         shield.__enter__()
@@ -171,6 +176,8 @@ class Writing(Transactions, abc.ABC):
                 waiter = self._turn.ask(me, group_writer, parameters)
                 if waiter is not None and waiter.settled:
                     return waiter.result()
+                if waiter is not None and not waiter.has_turn:
+                    raise self._no_turn(waiter)
                 self._writing = True
                 value = self._begin_write(sql, parameters)
                 # As late as possible: meanwhile others have got in line.
@@ -311,11 +318,30 @@ class Writing(Transactions, abc.ABC):
     def _take_turn(self, me: Owner, patience: float) -> None:
         waiter = self._turn.ask(me, None, None, patience)
         if waiter is not None and not waiter.has_turn:
-            raise DatabaseBusy(
-                f"a transaction of this process has kept {self.path} to itself for "
-                f"{patience:g} s: {holder_here(self._turn.owner)}; keep "
-                "jobs.transaction() blocks short, and give enqueue_many() a chunk"
+            raise self._no_turn(waiter)
+
+    def _no_turn(self, waiter: Waiter) -> LiteJobsError:
+        """Why this thread has not got its turn, and what is to be done about it."""
+        holder = holder_here(self._turn.driver())
+        if waiter.reason == kept_waiting.OWN:
+            return LiteJobsError(
+                f"this was begun within the transaction on {self.path} for whose end "
+                f"it would wait ({holder}), so that neither would go on; within an "
+                "`async with jobs.atransaction()` block await aenqueue() and the like, "
+                "or tx.run(…), and else do this after the block"
             )
+        if waiter.reason == kept_waiting.CIRCLE:
+            return DatabaseBusy(
+                f"a transaction of this process has {self.path} and waits for another "
+                f"file that this thread has in its own ({holder}), so that neither "
+                "would go on; begin transactions on several files in the same order "
+                "everywhere, or enqueue into the other file after the block"
+            )
+        return DatabaseBusy(
+            f"a transaction of this process has kept {self.path} to itself for "
+            f"{waiter.waited:g} s: {holder}; keep jobs.transaction() blocks short, "
+            "and give enqueue_many() a chunk"
+        )
 
     # Whose turn it is -------------------------------------------------------------
 
@@ -326,16 +352,44 @@ class Writing(Transactions, abc.ABC):
         """
         return self._has_begun and self._turn.owner is not None
 
-    def driven_by(self, loop_thread: int) -> contextlib.AbstractContextManager[None]:
-        """In the block this thread's transaction goes on as an event loop tells it to.
+    def driven_by(
+        self, coroutine: Owner, loop: asyncio.AbstractEventLoop
+    ) -> contextlib.AbstractContextManager[None]:
+        """In the block this thread's transaction goes on as a coroutine tells it to.
 
         So nothing in the thread of that loop may wait for its end, nor behind it.
         """
-        return self._turn.driven_by(loop_thread)
+        return self._turn.driven_by(coroutine, loop)
+
+    @property
+    def turn(self) -> object:
+        """The turn of who writes now, as `within` knows it."""
+        return self._turn.owner
+
+    def hurry(self, hurried: Callable[[], bool] | None) -> None:
+        """Ask the loop of a runner, while it waits for its turn, if it has no time."""
+        self._turn.hurried = hurried
+
+    @contextlib.contextmanager
+    def _taking_long(self) -> Iterator[None]:
+        """In the block, in turn, the others wait however long it takes."""
+        self._turn.ends_by_itself = True
+        try:
+            yield
+        finally:
+            self._turn.ends_by_itself = False
 
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
         return self._turn.is_mine()
+
+    def is_awaited_by_transaction(self) -> bool:
+        """Whether one is open that goes on, as a rule, when the caller is done.
+
+        Its own, or one within which a coroutine has had this begun.
+        """
+        owner = self._turn.owner
+        return self._turn.is_mine() or any(each is owner for each in within.turns())
 
     def is_in_transaction(self, owner: Owner) -> bool:
         """Whether this thread, or this coroutine of it, is inside one."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +383,184 @@ def test_no_events_are_waited_for_within_one(jobs: LiteJobs) -> None:
             assert (await anext(stream)).job_id == 2
 
     asyncio.run(main())
+
+
+# A loop that does not go on -----------------------------------------------------------
+
+
+def half_done(jobs: LiteJobs, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+    """A coroutine of this loop, which does not run any more, that has written a row."""
+    has_written = asyncio.Event()
+
+    async def write() -> None:
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (1)")
+            has_written.set()
+            await asyncio.sleep(LONG)
+            await tx.execute("insert into orders (n) values (2)")
+
+    task = loop.create_task(write())
+    loop.run_until_complete(has_written.wait())
+    return task
+
+
+@pytest.mark.parametrize("thread", ["its own", "another"])
+def test_one_whose_loop_was_closed_is_rolled_back(
+    jobs: LiteJobs, thread: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = asyncio.new_event_loop()
+    task = half_done(jobs, loop)
+    loop.close()
+    with ThreadPoolExecutor(1) as threads:
+        if thread == "another":
+            threads.submit(jobs.enqueue, "note", [1]).result(LONG)
+        else:
+            jobs.enqueue("note", [1])
+    assert stored(jobs) == ([], [1])
+    [said] = [each.getMessage() for each in caplog.records if each.name == "litejobs"]
+    assert "was rolled back" in said
+    assert "its event loop is closed" in said
+    del task
+    gc.collect()
+
+
+def test_one_that_is_thrown_away_is_rolled_back(jobs: LiteJobs) -> None:
+    """And nothing is awaited, which a coroutine cannot while it is closed."""
+    has_written: list[bool] = []
+
+    async def write() -> None:
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (1)")
+            has_written.append(True)
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        coroutine = write()
+        while waits_for := coroutine.send(None):
+            if has_written:
+                break
+            waits_for._asyncio_future_blocking = False
+            await asyncio.wait([waits_for])
+        coroutine.close()
+        await jobs.aenqueue("note", [1])
+
+    asyncio.run(main())
+    assert stored(jobs) == ([], [1])
+
+
+def test_one_whose_loop_does_not_run_any_more_is_rolled_back(
+    jobs: LiteJobs, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told so, if its loop goes on after all."""
+    times(turn_patience=0.1)
+    loop = asyncio.new_event_loop()
+    has_written, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def write(*, says_more: bool) -> None:
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (1)")
+            has_written.set()
+            await goes_on.wait()
+            if says_more:
+                await tx.execute("insert into orders (n) values (2)")
+
+    async def begin() -> None:
+        await has_written.wait()
+
+    for says_more in (False, True):
+        has_written.clear()
+        goes_on.clear()
+        task = loop.create_task(write(says_more=says_more))
+        loop.run_until_complete(begin())
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(jobs.enqueue, "note", [1]).result(LONG)
+        goes_on.set()
+        with pytest.raises(LiteJobsError, match=r"rolled back.*does not run any more"):
+            loop.run_until_complete(task)
+    loop.close()
+    assert stored(jobs) == ([], [1, 1])
+    said = [each.getMessage() for each in caplog.records if each.name == "litejobs"]
+    assert ["does not run any more" in each for each in said] == [True, True]
+
+
+# A runner that waits for it -----------------------------------------------------------
+
+
+def test_runner_that_stops_does_not_wait_for_it(
+    jobs: LiteJobs, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop waits for the turn that a job has, and tells it to end first."""
+    times(turn_patience=LONG)
+    writes: list[bool] = []
+
+    @jobs.task
+    async def write() -> None:
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (1)")
+            writes.append(True)
+            await asyncio.sleep(LONG)
+
+    async def main() -> None:
+        async with jobs.arunning(grace=0):
+            await write.aenqueue()
+            while not (writes and jobs._store.database._turn.waiting):
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert stored(jobs)[0] == []
+    assert jobs.counts() == {"pending": 1}
+    assert "does not stop" not in caplog.text
+
+
+@pytest.mark.parametrize("is_coroutine", [True, False])
+def test_task_that_has_the_turn_hears_that_it_is_out_of_time(
+    jobs: LiteJobs, is_coroutine: bool, times: Times
+) -> None:
+    """Else no tick would ever close its attempt, since that waits for the turn."""
+    times(turn_patience=0.05, longest_turn=0.2)
+
+    has_ended = threading.Event()
+
+    async def write() -> None:
+        try:
+            async with jobs.atransaction():
+                await asyncio.sleep(LONG)
+        finally:
+            has_ended.set()
+
+    def write_here() -> None:
+        try:
+            with jobs.transaction():
+                for _ in range(LONG * 100):
+                    threading.Event().wait(0.01)
+        finally:
+            has_ended.set()
+
+    task: Any = jobs.task(name="write", timeout=0.05, max_attempts=1)(
+        write if is_coroutine else write_here
+    )
+    with jobs.running(threads=1):
+        job = task.enqueue()
+        assert has_ended.wait(LONG / 2)
+        with pytest.raises(JobDeadLettered, match="TaskTimeout"):
+            job.result(LONG)
+    assert [each.status for each in job.attempts] == ["timeout"]
+
+
+def test_coroutine_that_keeps_the_file_is_named(jobs: LiteJobs, times: Times) -> None:
+    times(longest_turn=0.1)
+
+    async def orders() -> str:
+        async with jobs.atransaction():
+            asked = asyncio.get_running_loop().run_in_executor(
+                None, jobs.enqueue, "note", [1]
+            )
+            with pytest.raises(DatabaseBusy) as raised:
+                await asked
+        return str(raised.value)
+
+    said = asyncio.run(orders())
+    assert (
+        "coroutine test_coroutine_that_keeps_the_file_is_named.<locals>.orders" in said
+    )
+    assert "(test_atransaction.py, line " in said
