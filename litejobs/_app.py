@@ -21,6 +21,7 @@ from litejobs._control.hearing import Hearing
 from litejobs._control.job import Job
 from litejobs._control.past import Past
 from litejobs._control.upkeep import Upkeep
+from litejobs._definitions.callables import check_hook
 from litejobs._definitions.calls import Call, CallLike
 from litejobs._definitions.checks import check_not_reserved, shown
 from litejobs._definitions.options import (
@@ -52,7 +53,7 @@ from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
 from litejobs._tasks.flow import Flow, GivenStep, policies_of, steps_of
-from litejobs._tasks.task import AsyncTask, Task, TaskDecorator, new_task
+from litejobs._tasks.task import AsyncTask, Task, TaskDecorator, name_of, new_task
 from litejobs._values.states import EndedState
 from litejobs.errors import ConfigurationError, LiteJobsError
 
@@ -277,7 +278,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         check_names("LiteJobs.task()", options, TASK)
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
-            chosen = name if name is not None else getattr(function, "__name__", "")
+            chosen = name_of(function, name)
             check_not_reserved(chosen)
             declaration = Declaration(name=chosen, options=options)
             task = new_task(self._store, function, chosen)
@@ -440,6 +441,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         "Throttled"}} can be asked for as `outcome.aws.code`. An extractor that raises
         is logged, and the exception counts as it is.
         """
+        check_hook("the extractor", function, ("error",))
         self._execution.extractors.add(function)
         return function
 
@@ -456,6 +458,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         runs in the event loop of coroutines. Where all are, so do these; within one
         that is not, each runs in a thread of its own, which waits for it.
         """
+        check_hook("middleware", wrapper, ("current", "run"), may_await=True)
         self._execution.middleware.add(wrapper)
         return wrapper
 
@@ -494,6 +497,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         """
         if callback is None:
             return lambda function: self.on(event, function, cursor=cursor)
+        check_hook(f"the callback of on({event!r:.80})", callback, ("event",))
         self._companions.on(event, callback, cursor)
         return callback
 

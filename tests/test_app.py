@@ -229,14 +229,6 @@ def test_arguments_stand_in_the_order_of_the_signature(jobs: LiteJobs) -> None:
     assert nothing.call().args == "{}"
 
 
-def test_keyword_arguments_of_a_list_task_are_refused(jobs: LiteJobs) -> None:
-    @jobs.task
-    def listed(*rest: int, unit: str = "m") -> None: ...
-
-    with pytest.raises(ArgumentError, match="unit cannot be given by keyword"):
-        listed.enqueue(1, unit="s")
-
-
 def test_job_of_an_unknown_task_waits_until_it_is_registered(jobs: LiteJobs) -> None:
     job = jobs.enqueue("later", {"x": 1})
     assert jobs.drain() == 0

@@ -277,6 +277,12 @@ def _unnumbered(name: str, signature: inspect.Signature) -> str | None:
         for kind in kinds
     )
     if name[0] not in "0123456789":
+        if any(
+            each.kind is each.VAR_KEYWORD
+            or (each.kind is each.KEYWORD_ONLY and each.name == name)
+            for each in parameters
+        ):
+            return None
         return (
             f"{{{name}}} is a name, but the arguments of this function are stored as "
             "a list; give a position, the first is {0}"

@@ -19,6 +19,7 @@ import apsw
 
 from litejobs._control.enqueue import enqueue_all
 from litejobs._definitions import json_codec
+from litejobs._definitions.callables import check_hook
 from litejobs._definitions.calls import Call
 from litejobs._definitions.columns import parameters
 from litejobs._definitions.milliseconds import duration_ms
@@ -120,6 +121,7 @@ class Outbox:
         self._poll = duration_ms(poll, name="poll") / 1000
         if not self._poll:
             raise ConfigurationError(f"poll={poll!r} never rests; give more than 0")
+        check_hook("connect", connect, ())
         self._store = store
         self._connect = connect
         self._paramstyle = paramstyle

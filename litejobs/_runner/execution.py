@@ -101,7 +101,7 @@ class Execution:
     def has_coroutine(self, task: str) -> bool:
         """Whether the task of this name is registered here, and is a coroutine."""
         named = self._tasks.get(task)
-        return named is not None and named.is_async
+        return named is not None and (named.is_async or named.may_await)
 
     def _of_this_file(self) -> Iterator[Execution]:
         """It, and those of other objects that speak to the same file."""
@@ -250,7 +250,7 @@ class Execution:
 
         async def run() -> Any:
             __tracebackhide__ = True
-            function, args, kwargs, _ = invocation
+            function, args, kwargs, *_ = invocation
             return await function(*args, **kwargs)
 
         outermost: Callable[[], Any] = run
@@ -346,14 +346,19 @@ class Execution:
         self, task: Task[Any, Any], arguments: Any, context: Current
     ) -> Any:
         __tracebackhide__ = True
-        function, args, kwargs, is_async = task.invocation(arguments, context)
+        function, args, kwargs, is_async, may_await = task.invocation(
+            arguments, context
+        )
         if is_async:
             return context.await_result(
                 functools.partial(self._begin, function, args, kwargs)
             )
         try:
             with parent_only():
-                return function(*args, **kwargs)
+                value = function(*args, **kwargs)
+            if may_await and inspect.iscoroutine(value):
+                return context.await_result(functools.partial(self.loops.submit, value))
+            return value
         finally:
             context.forget_overdue()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import attrs
 
-from litejobs._definitions.arguments import encode_arguments
+from litejobs._definitions.arguments import encode_arguments, given_arguments, parted
 from litejobs._definitions.calls import Call
 from litejobs._definitions.checks import check_name
 from litejobs._definitions.columns import parameters_of
@@ -196,11 +196,8 @@ class Registry:
         if known is None:
             check_name("task", task)
             return Call(task, encode_arguments(task, arguments), columns, after)
-        bind = known.bind
-        if isinstance(arguments, Mapping):
-            return Call(task, bind((), dict(arguments)), columns, after)
-        encode_arguments(task, arguments)
-        return Call(task, bind(tuple(arguments), {}), columns, after)
+        places, names = parted(given_arguments(task, arguments))
+        return Call(task, known.bind(tuple(places), names), columns, after)
 
     def kept_below(self, max_bytes: int | None) -> int | None:
         """Return below how many bytes the code keeps the file; None if it says nothing.

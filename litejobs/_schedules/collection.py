@@ -22,6 +22,7 @@ from typing import (
 
 from litejobs._control.job import Job
 from litejobs._control.rows import Rows
+from litejobs._definitions.arguments import parted
 from litejobs._definitions.checks import (
     check_limit,
     check_name,
@@ -50,7 +51,7 @@ from litejobs._schedules.schedule import (
     upcoming_of,
 )
 from litejobs._storage.statements import queries
-from litejobs._tasks.task import AsyncTask, Task, new_task
+from litejobs._tasks.task import AsyncTask, Task, name_of, new_task
 from litejobs.errors import (
     ArgumentError,
     ConfigurationError,
@@ -400,7 +401,7 @@ def task_of(store: Store, given: object) -> Task[Any, Any]:
             f"{given!r:.80} cannot be scheduled; decorate a function or a task, "
             "and give options such as queue= to jobs.schedule(…)"
         )
-    return new_task(store, given, getattr(given, "__name__", ""))
+    return new_task(store, given, name_of(given))
 
 
 def declaration_of(
@@ -448,7 +449,8 @@ def _as_given(args: str) -> dict[str, Any]:
         raise ArgumentError(
             f"the stored arguments cannot be read ({error}); give args or kwargs"
         ) from error
-    return {"kwargs": found} if isinstance(found, dict) else {"args": found}
+    places, names = parted(found)
+    return {"args": places, "kwargs": names}
 
 
 def _name(task: Task[..., Any] | str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from litejobs._definitions.arguments import encode_arguments
+from litejobs._definitions.arguments import encode_arguments, together
 from litejobs._definitions.checks import (
     check_limit,
     check_name,
@@ -132,12 +132,7 @@ def arguments_text(
         raise ArgumentError(f"kwargs={shown(kwargs)} is not a mapping; give a dict")
     if not isinstance(task, str):
         return task.bind(tuple(args), dict(kwargs or {}))
-    if args and kwargs:
-        raise ArgumentError(
-            f"task {task!r} is not registered here, so its arguments are stored as "
-            "they are; give args or kwargs, and not both"
-        )
-    return encode_arguments(task, kwargs or list(args))
+    return encode_arguments(task, together(args, kwargs or {}))
 
 
 def _when(when: object, timezone: str) -> dict[str, Any]:

@@ -6,7 +6,15 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litejobs._definitions.arguments import with_id
+from litejobs._definitions.arguments import parted, with_id
+from litejobs._definitions.callables import (
+    Signatures,
+    check_callable,
+    is_coroutine,
+    taken_by,
+    told_by,
+    wraps_coroutine,
+)
 from litejobs._definitions.checks import check_name
 from litejobs._definitions.policy import Duration, Policy, Retry, Rule
 from litejobs._definitions.redefinition import place
@@ -42,35 +50,39 @@ class Step:
         self.function: Function = (
             function.function if isinstance(function, Task) else function
         )
-        if not callable(self.function):
-            raise ConfigurationError(
-                f"flow {flow!r}: step {label!r} is {self.function!r}, which cannot be "
-                "called; give a function or a task"
-            )
-        self.is_async = inspect.iscoroutinefunction(self.function)
-        try:
-            parameters = inspect.signature(self.function).parameters.values()
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"flow {flow!r}: the signature of step {label!r} cannot be read; wrap "
-                f"{self.function!r} in a function of your own"
-            ) from error
-        for each in parameters:
-            if each.kind in {each.POSITIONAL_ONLY, each.VAR_POSITIONAL}:
+        check_callable(f"flow {flow!r}: step {label!r}", self.function)
+        self.is_async = is_coroutine(self.function)
+        self.may_await = not self.is_async and wraps_coroutine(self.function)
+        taken = taken_by(self.function).parameters.values()
+        told = told_by(self.function).parameters.values()
+        is_wrapped = any(each.kind is each.VAR_KEYWORD for each in taken)
+        for each in (*taken, *told):
+            if each.kind is each.POSITIONAL_ONLY or (
+                each.kind is each.VAR_POSITIONAL and not is_wrapped
+            ):
                 raise ConfigurationError(
                     f"flow {flow!r}: step {label!r} takes {each}, but steps are called "
                     "with keywords; give it plain parameters"
                 )
-        self.takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters)
+        self.takes_all = any(each.kind is each.VAR_KEYWORD for each in told)
         self.parameters = {
-            each.name: each for each in parameters if each.kind is not each.VAR_KEYWORD
+            each.name: each
+            for each in (*taken, *told)
+            if each.kind not in {each.VAR_KEYWORD, each.VAR_POSITIONAL}
         }
+        self.required = self._required(taken)
+        # What is wrapped may be given by its decorator what it asks for.
+        self.asked = self._required([*taken, *told])
 
-        self.required = [
-            name
-            for name, each in self.parameters.items()
-            if each.default is each.empty and name not in GIVEN
+    def _required(self, parameters: Iterable[inspect.Parameter]) -> list[str]:
+        found = [
+            each.name
+            for each in parameters
+            if each.name in self.parameters
+            and each.default is each.empty
+            and each.name not in GIVEN
         ]
+        return list(dict.fromkeys(found))
 
     def arguments(self, given: Mapping[str, Any], current: Current) -> dict[str, Any]:
         """What the function is called with: what it names, and prev, ctx and iter."""
@@ -99,9 +111,10 @@ class Flow(Task[..., Any]):
                 f"flow {name!r} cannot be called; enqueue it, or call its functions"
             )
 
-        flow.__signature__ = _signature(steps)  # type: ignore[attr-defined]
-        self._signature: inspect.Signature = flow.__signature__  # type: ignore[attr-defined]
-        super().__init__(store, flow, name)
+        self._signature = _signature(steps, [each.required for each in steps])
+        told = _signature(steps, [each.asked for each in steps])
+        flow.__signature__ = told  # type: ignore[attr-defined]
+        super().__init__(store, flow, name, Signatures(self._signature, told))
         # One that is not runs in a thread, for all of them are of one executor.
         self.is_async = all(step.is_async for step in steps)
         self._place = place()
@@ -133,7 +146,7 @@ class Flow(Task[..., Any]):
         """Return how the function of the step is called that the attempt is at."""
         step = self.steps[current.step or ""]
         named = step.arguments(self._named(arguments), current)
-        return Invocation(step.function, (), named, step.is_async)
+        return Invocation(*(step.function, (), named, step.is_async, step.may_await))
 
     def misfit(self, arguments: Any, step: str | None) -> str | None:
         """Tell what the function of the step requires and the arguments do not have."""
@@ -157,10 +170,9 @@ class Flow(Task[..., Any]):
 
     def _named(self, arguments: object) -> dict[str, Any]:
         """Arguments as keywords; a list, as another client may have stored it, too."""
-        if isinstance(arguments, dict):
-            return arguments
-        # A list has no keywords, so nothing in it is gathered by ** parameters.
-        return dict(self._signature.bind(*arguments).arguments)  # type: ignore[misc]
+        args, named = parted(arguments)
+        # By place nothing is gathered by ** parameters.
+        return dict(self._signature.bind_partial(*args).arguments) | named
 
 
 def steps_of(flow: str, given: Iterable[GivenStep]) -> list[Step]:
@@ -261,19 +273,19 @@ def _step_policy(
     return Policy([rule], otherwise="fail")
 
 
-def _signature(steps: Sequence[Step]) -> inspect.Signature:
+def _signature(
+    steps: Sequence[Step], required_by: Sequence[Sequence[str]]
+) -> inspect.Signature:
     """What the flow is enqueued with: the first step's parameters, then the others'.
 
-    A parameter may be left out only where every step that has it has a default.
+    A parameter may be left out only where no step requires it.
     """
     found: dict[str, inspect.Parameter] = {}
-    required: set[str] = set()
+    required = {name for names in required_by for name in names}
     for number, step in enumerate(steps):
         for name, each in step.parameters.items():
             if name in GIVEN:
                 continue
-            if each.default is each.empty:
-                required.add(name)
             if name not in found:
                 kind = each.kind if number == 0 else each.KEYWORD_ONLY
                 found[name] = each.replace(kind=kind)

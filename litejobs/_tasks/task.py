@@ -20,12 +20,20 @@ from litejobs._control.enqueue import enqueue, enqueue_new
 from litejobs._control.job import Job
 from litejobs._definitions import columns as _columns
 from litejobs._definitions import options as _options
-from litejobs._definitions.arguments import Binder, with_id
+from litejobs._definitions.arguments import Binder, parted, with_id
+from litejobs._definitions.callables import (
+    Signatures,
+    check_callable,
+    is_coroutine,
+    signatures_of,
+    wraps_coroutine,
+)
 from litejobs._definitions.calls import Call, Deferrable, Parents
 from litejobs._definitions.columns import no_options
 from litejobs._definitions.options import JobOptions
 from litejobs._definitions.other_words import method_here
 from litejobs._definitions.redefinition import is_same, place_of
+from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
@@ -37,12 +45,16 @@ R = TypeVar("R")
 
 
 class Invocation(NamedTuple):
-    """A function, what it is called with, and whether that gives a coroutine."""
+    """A function, what it is called with, and whether that gives a coroutine.
+
+    A plain function that *may_await* may give one as well, of what it wraps.
+    """
 
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     is_async: bool
+    may_await: bool
 
 
 class Task(Deferrable[P, R]):
@@ -53,10 +65,13 @@ class Task(Deferrable[P, R]):
         store: Store,
         function: Callable[P, R] | Callable[P, Coroutine[Any, Any, R]],
         name: str,
+        signatures: Signatures | None = None,
     ) -> None:
+        check_callable(f"task {name!r}", function)
         self.name = name
         self.function: Callable[..., Any] = function
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = is_coroutine(function)
+        self.may_await = not self.is_async and wraps_coroutine(function)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         for each in ("__module__", "__qualname__"):
@@ -65,7 +80,7 @@ class Task(Deferrable[P, R]):
         self.__wrapped__ = function
         self.store = store
         self._place = place_of(function)
-        self._binder = Binder(name, function)
+        self._binder = Binder(name, signatures or signatures_of(function))
         self.bind = self._binder.bind
 
     def __repr__(self) -> str:
@@ -160,25 +175,33 @@ class Task(Deferrable[P, R]):
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
         """Return how its function is called with these stored *arguments*."""
-        args, kwargs = ((), arguments) if type(arguments) is dict else (arguments, {})
+        args, kwargs = parted(arguments)
         if self._binder.takes_prev:
             kwargs = self._with_prev(args, kwargs, current)
-        return Invocation(self.function, args, kwargs, self.is_async)
+        return Invocation(self.function, args, kwargs, self.is_async, self.may_await)
 
     def _with_prev(
         self, args: Sequence[Any], kwargs: dict[str, Any], current: Current
     ) -> dict[str, Any]:
         """The keywords to call the function with, `prev` among them if it lacks that.
 
-        Where there is no result to hand on, it keeps the default that it may have.
+        Where there is no result to hand on, it keeps the default that it may have, and
+        so does what its decorator may give it.
         """
         binder = self._binder
         if not binder.lacks_prev(args, kwargs):
             return kwargs
         prev = current.prev
-        if prev is None and not binder.needs_prev:
+        if prev is None and (
+            not binder.needs_prev or (binder.is_prev_within and not _follows(current))
+        ):
             return kwargs
         return {**kwargs, "prev": prev}
+
+    @property
+    def parameters(self) -> inspect.Signature:
+        """The parameters that the function says it has."""
+        return self._binder.told
 
     def misfit(self, arguments: Any, step: str | None) -> str | None:
         """Tell what of stored *arguments* the function does not take, if anything."""
@@ -245,9 +268,34 @@ class BoundTask(Deferrable[P, R]):
         return Call(self._task.name, bound, self._columns, self._after)
 
 
+def _follows(current: Current) -> bool:
+    """Whether there is a job, or a step, whose result is handed on, be it None."""
+    database = current.owner.database()
+    ((before,),) = database.run("job_before", {"id": current.job_id})
+    return before is not None
+
+
+def name_of(function: object, name: str | None = None) -> str:
+    """The *name* that was given, or that of the function.
+
+    Raises:
+        ConfigurationError: It has none, or is not one.
+    """
+    if name is not None:
+        return name
+    own = getattr(function, "__name__", None)
+    if not isinstance(own, str):
+        check_callable("a task", function)
+        raise ConfigurationError(
+            f"{function!r:.80} has no name of its own; give the task one: "
+            '@jobs.task(name="…")'
+        )
+    return own
+
+
 def new_task(store: Store, function: Callable[..., Any], name: str) -> Task[Any, Any]:
     """The function as a task: of its kind."""
-    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    kind = AsyncTask if is_coroutine(function) else Task
     return kind(store, function, name)
 
 

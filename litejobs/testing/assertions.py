@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from litejobs._control.records import JobSnapshot, snapshot_of
 from litejobs._definitions import json_codec
+from litejobs._definitions.arguments import parted
 from litejobs._definitions.checks import is_whole, shown
 from litejobs._definitions.milliseconds import (
     duration_ms,
@@ -297,9 +298,10 @@ def _plain_args(
     signature = _signature(found)
     if signature is None:
         return stored  # type: ignore[no-any-return]
-    if isinstance(stored, list):
+    places, names = parted(stored)
+    if isinstance(stored, list) or places:
         try:
-            bound = signature.bind_partial(*stored)
+            bound = signature.bind_partial(*places, **names)
         except TypeError as error:
             raise _does_not_fit(found, args, error) from None
         return _flat(signature, bound)
@@ -323,7 +325,7 @@ def _does_not_fit(found: Meant | None, args: object, why: object) -> ArgumentErr
 def _signature(found: Meant | None) -> inspect.Signature | None:
     if found is None or found.task is None:
         return None
-    return inspect.signature(found.task.function)
+    return found.task.parameters
 
 
 def _flat(
@@ -341,10 +343,11 @@ def _flat(
 def _named(found: Meant | None, stored: Any) -> Any:
     """Stored arguments by name where that is possible."""
     signature = _signature(found)
-    if signature is None or not isinstance(stored, list):
+    places, names = parted(stored)
+    if signature is None or not (places or isinstance(stored, list)):
         return stored
     try:
-        return _flat(signature, signature.bind_partial(*stored))
+        return _flat(signature, signature.bind_partial(*places, **names))
     except TypeError:
         return stored
 

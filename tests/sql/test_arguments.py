@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from litejobs._definitions.arguments import Binder, with_id
+from litejobs._definitions.arguments import Binder, parted, with_id
+from litejobs._definitions.callables import signatures_of
 from tests.sql.fixture import SECOND, Sql
 
 HELD = ("arguments_do_not_fit", "task a")
@@ -18,7 +20,7 @@ MISFIT = ',"error":{"type":"BadJob","code":"arguments_do_not_fit"}'
 
 def takes(db: Sql, function: Any, task: str = "a") -> None:
     """A runner has this function as the task."""
-    text = with_id(Binder(task, function).signature())
+    text = with_id(Binder(task, signatures_of(function)).signature())
     db.execute("update litejobs_task set signature = ? where name = ?", (text, task))
 
 
@@ -270,6 +272,12 @@ def test_what_does_not_fit_is_said_in_words(a: Sql) -> None:
     found = {
         args: problem(a, a.enqueue(args=args))
         for args in (
+            '{"*":1}',
+            '{"*":[1],"subject":2}',
+            '{"*":[1],"to":2,"subject":3}',
+            '{"*":[1,2],"cc":3}',
+            '{"*":[1,2,3]}',
+            '{"*":[],"to":1}',
             "[]",
             "[1]",
             "[1,2]",
@@ -279,6 +287,12 @@ def test_what_does_not_fit_is_said_in_words(a: Sql) -> None:
         )
     }
     assert found == {
+        '{"*":1}': "* has no list",
+        '{"*":[1],"subject":2}': None,
+        '{"*":[1],"to":2,"subject":3}': "to is given twice",
+        '{"*":[1,2],"cc":3}': "cc is not taken",
+        '{"*":[1,2,3]}': "3 are given, and 2 are taken",
+        '{"*":[],"to":1}': "subject is missing",
         "[]": "to is missing",
         "[1]": "subject is missing",
         "[1,2]": None,
@@ -307,13 +321,13 @@ def test_what_fits_is_what_python_takes(a: Sql) -> None:
     for _ in range(400):
         function = drawn(r)
         takes(a, function)
-        binder = Binder("a", function)
+        binder = Binder("a", signatures_of(function))
         names = ["a", "b", "c", "d", "prev"]
-        args: Any = (
-            [0] * r.randint(0, 5)
-            if r.random() < 0.5
-            else dict.fromkeys(r.sample(names, r.randint(0, 5)), 0)
+        places, named = (
+            [0] * r.randint(0, 5),
+            dict.fromkeys(r.sample(names, r.randint(0, 5)), 0),
         )
+        args: Any = r.choice([places, named, {"*": places[:3], **named}])
         job = a.enqueue(args=json.dumps(args))
         found = binder.misfit(args)
         assert problem(a, job) == found
@@ -327,7 +341,7 @@ def test_what_fits_is_what_python_takes(a: Sql) -> None:
 
 def is_taken(function: Any, binder: Binder, args: Any) -> bool:
     """Whether the function can be called so, with `prev` as a runner adds it."""
-    places, names = ([], args) if isinstance(args, dict) else (args, {})
+    places, names = parted(args)
     if binder.takes_prev and binder.lacks_prev(places, names):
         names = {**names, "prev": 0}
     try:
@@ -337,10 +351,15 @@ def is_taken(function: Any, binder: Binder, args: Any) -> bool:
     return True
 
 
-def drawn(r: random.Random) -> Any:
-    """A function with parameters of any kind, `prev` among them now and then."""
-    names = r.sample(["a", "b", "c", "d", "prev"], r.randint(0, 5))
-    kinds = sorted(r.choice([0, 1, 1, 1, 3, 3]) for _ in names)
+def drawn(
+    r: random.Random,
+    *,
+    kinds: Sequence[int] = (0, 1, 1, 1, 3, 3),
+    names: Sequence[str] = ("a", "b", "c", "d", "prev"),
+) -> Any:
+    """A function with parameters of any kind; it returns what they are."""
+    names = r.sample(names, r.randint(0, len(names)))
+    kinds = sorted(r.choice(kinds) for _ in names)
     parameters, optional = [], False
     for name, kind in zip(names, kinds, strict=True):
         keyword = kind == inspect.Parameter.KEYWORD_ONLY
@@ -354,4 +373,4 @@ def drawn(r: random.Random) -> Any:
             parameters.append(inspect.Parameter(name, inspect._ParameterKind(kind)))
     parameters.sort(key=lambda each: each.kind)
     text = str(inspect.Signature(parameters))
-    return eval(f"lambda {text[1:-1]}: None")
+    return eval(f"lambda {text[1:-1]}: locals()")

@@ -330,7 +330,7 @@ REFUSED: list[Any] = [
         [("a", starred)],
         r"step 'a' takes \*a: 'int', but steps are called with keywords",
     ),
-    ([("a", 5)], "step 'a' is 5, which cannot be called; give a function or a task"),
+    ([("a", 5)], "step 'a' is 5, which cannot be called; give a function"),
     ([("", f)], "label of step 1='' does not fit"),
     ([(5, f)], "label of step 1=5 does not fit"),
     ([(None, f)], "step 1 has no label; give a text"),

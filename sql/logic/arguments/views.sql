@@ -4,29 +4,18 @@
 -- (litejobs_task) lists what is taken by its place (`positional`) and by its name
 -- (`named`), what has to be there (`required`), and whether there may be more by place
 -- (`more`) or by name (`any`). A flow has what each of its steps requires instead.
+-- Arguments by place are a list, alone or as "*" beside those that have a name.
 create view litejobs__misfit as
 select
     job_id,
     signature ->> '$.id' as signature,
     case
-        when is_list and signature -> '$.steps' is not null then null
-        when is_list then case
-            when not signature ->> '$.more' and json_array_length(args)
-                > json_array_length(signature, '$.positional')
-                then json_array_length(args) || ' are given, and '
-                    || json_array_length(signature, '$.positional') || ' are taken'
-            else (
-                select needed.value || ' is missing'
-                from json_each(signature, '$.required') as needed
-                where needed.value not in (
-                    select place.value
-                    from json_each(signature, '$.positional') as place
-                    where place.key < json_array_length(args)
-                )
-                order by needed.key
-                limit 1
-            )
-        end
+        when json_type(places) <> 'array' then '* has no list'
+        when signature -> '$.steps' is not null and places <> '[]' then null
+        when not signature ->> '$.more' and json_array_length(places)
+            > json_array_length(signature, '$.positional')
+            then json_array_length(places) || ' are given, and '
+                || json_array_length(signature, '$.positional') || ' are taken'
         else coalesce(
             (
                 select needed.value || ' is missing'
@@ -39,19 +28,39 @@ select
                     signature -> '$.required',
                     '[]'
                 )) as needed
-                where needed.value not in (select key from json_each(args))
-                or signature -> '$.named' is not null and needed.value not in (
-                    select value from json_each(signature, '$.named')
+                where needed.value not in (
+                    select place.value
+                    from json_each(signature, '$.positional') as place
+                    where place.key < json_array_length(places)
+                )
+                and (
+                    needed.value not in (select key from json_each(names))
+                    or signature -> '$.named' is not null and needed.value not in (
+                        select value from json_each(signature, '$.named')
+                    )
                 )
                 order by needed.key
                 limit 1
             ),
             (
-                select given.key || ' is not taken'
-                from json_each(args) as given
-                where not signature ->> '$.any' and given.key not in (
-                    select value from json_each(signature, '$.named')
-                )
+                select given.key || case
+                    when given.key in (
+                        select value from json_each(signature, '$.named')
+                    ) then ' is given twice'
+                    else ' is not taken'
+                end
+                from json_each(names) as given
+                where case
+                    when given.key in (
+                        select value from json_each(signature, '$.named')
+                    ) then given.key in (
+                        select place.value
+                        from json_each(signature, '$.positional') as place
+                        where place.key < json_array_length(places)
+                    )
+                    else not signature ->> '$.any'
+                end
+                order by given.id
                 limit 1
             )
         )
@@ -59,8 +68,14 @@ select
 from (
     select
         job.id as job_id,
-        job.args,
-        json_type(job.args) = 'array' as is_list,
+        case
+            when json_type(job.args) = 'array' then job.args
+            else coalesce(job.args -> '$."*"', '[]')
+        end as places,
+        case
+            when json_type(job.args) = 'array' then '{}'
+            else json_remove(job.args, '$."*"')
+        end as names,
         task.signature,
         coalesce(
             job.step,

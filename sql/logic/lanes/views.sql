@@ -87,7 +87,9 @@ select
                                 job.args ->> case
                                     when name glob '*[^0-9]*'
                                         then '$."' || replace(name, '.', '"."') || '"'
-                                    else '$[' || name || ']'
+                                    when json_type(job.args) = 'array'
+                                        then '$[' || name || ']'
+                                    else '$."*"[' || name || ']'
                                 end,
                                 1,
                                 500
