@@ -68,6 +68,8 @@ _FIELDS = (
 _WEEK = _FIELDS[-1]
 _NAMES = " ".join(field.name for field in _FIELDS[1:])
 _COUNTS = (5, 6)
+_LONG = 6
+_DAYS = {2, 4}  # their places where no seconds come before
 _RANGE = re.compile(r"(\w+)-(\w+)(?:/0*([1-9]\d*))?")
 _DAYS_OF_A_MONTH = 365.25 / 12
 
@@ -84,20 +86,34 @@ def read(expression: str) -> tuple[str, bool]:
     text = _ALIASES.get(text, text)
     refused = f"the cron expression {expression!r}"
     if text.startswith("@"):
-        raise ConfigurationError(f"{refused} is not a clock time; {_known(text)}")
+        raise ConfigurationError(f"{refused} is not a clock time; {_known(expression)}")
+    text, is_of_aws = _without_name(text)
     parts = text.split()
+    if is_ascii and (is_of_aws or "?" in text):
+        raise ConfigurationError(f"{refused} {_foreign(parts, is_of_aws)}")
     if len(parts) not in _COUNTS or not is_ascii:
         fields = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
         problem = f"has {fields}" if is_ascii else "is not ASCII"
-        way_out = _interval(text.removeprefix("EVERY "))
+        way_out = _interval(re.sub("(?i)^every ", "", expression.strip()))
         if way_out is None:
             way_out = f"write 5 fields ({_NAMES}), or 6 with seconds first"
         raise ConfigurationError(f"{refused} {problem}; {way_out}")
     known = _FIELDS[-len(parts) :]
     read_parts = []
-    for field, part in zip(known, parts, strict=True):
+    for at, (field, part) in enumerate(zip(known, parts, strict=True)):
+        # Nothing else names a time, so that an interval would say the same.
+        is_alone = (
+            re.fullmatch(r"\*/\d+", part) is not None
+            and all(each == "*" for each in parts[at + 1 :])
+            and all(
+                each == ("*" if field is _WEEK and one.low else str(one.low))
+                for one, each in zip(known[:at], parts[:at], strict=True)
+            )
+        )
         try:
-            read_parts.append(",".join(_read_term(field, t) for t in part.split(",")))
+            read_parts.append(
+                ",".join(_read_term(field, t, is_alone) for t in part.split(","))
+            )
         except _Slip as slip:
             raise ConfigurationError(
                 f"{refused} has a bad {field.name} field {part!r}{slip}"
@@ -120,11 +136,14 @@ class _Slip(Exception):
     """What is wrong with a term, and the way out."""
 
 
-def _read_term(field: Field, term: str) -> str:
-    """The term as cronsim reads it rightly; what it cannot read is left as it is."""
+def _read_term(field: Field, term: str, is_alone: bool) -> str:
+    """The term as cronsim reads it rightly; what it cannot read is left as it is.
+
+    *is_alone* says that no other field names a time, so that an interval says the same.
+    """
     step = term.rpartition("/")[2] if "/" in term else ""
     if step.isdecimal() and int(step) > field.size:
-        raise _Slip(_too_far(field, step))
+        raise _Slip(_too_far(field, step, is_alone))
     if (found := _RANGE.fullmatch(term)) is None:
         return term
     ends = found[1], found[2]
@@ -147,7 +166,7 @@ def _read_term(field: Field, term: str) -> str:
     return f"{first}-{last}" if by == 1 else f"{first}-{last}/{by}"
 
 
-def _too_far(field: Field, step: str) -> str:
+def _too_far(field: Field, step: str, is_alone: bool) -> str:
     """That a step leads beyond the field, and which interval may be meant."""
     count, unit = int(step), field.unit
     meant = f"{count:.6g} {unit}"
@@ -155,6 +174,8 @@ def _too_far(field: Field, step: str) -> str:
         f": a step of {meant} goes beyond the {field.size} of {field.over}, so it "
         f"would come only once in {field.over}"
     )
+    if not is_alone:
+        return f"{problem}; give a step up to {field.size}"
     if unit == "months":
         # They are not all as long.
         count, unit = round(count * _DAYS_OF_A_MONTH), "days"
@@ -181,7 +202,7 @@ def _in_two(field: Field, ends: tuple[str, str], first: int, last: int, by: int)
 
 def _interval(text: str) -> str | None:
     """How to write a duration as an interval; None if the text is none."""
-    duration = text.strip().lower()
+    duration = text.strip()
     with contextlib.suppress(ConfigurationError):
         duration_ms(duration, name="every")
         return f"write every({duration!r})"
@@ -191,28 +212,118 @@ def _interval(text: str) -> str | None:
 def _known(alias: str) -> str:
     """What there is instead of something that begins with @."""
     word, _, rest = alias.partition(" ")
-    if word == "@REBOOT":
+    if word.upper() == "@REBOOT":
         return "run that task when the application starts"
-    if word == "@EVERY":
-        return _interval(rest) or "write an interval such as every('90m')"
+    if word.upper() == "@EVERY":
+        return _interval(rest) or "write every(…) with a duration, as 1h30m is one"
     return "known are " + ", ".join(each.lower() for each in _ALIASES)
 
 
 def _hint(name: str, part: str) -> str:
     """What may be meant by a field that cannot be read."""
-    if "?" in part:
-        return "write * instead of ?"
     if name == "day-of-week":
         for term in part.split(","):
             day = term.strip("L")
             if "L" in term and _WEEK.value(day) is not None:
-                return f"write {_WEEK.value(day)}L for the last one of a month"
+                return (
+                    f"write {_WEEK.value(day)}L instead of {term}, for the last one of "
+                    "a month"
+                )
         if "#" in part:
             return "a day of the week comes up to five times a month: MON#1 to MON#5"
         return "days of the week are 0 to 7 (0 and 7 are Sunday) or SUN to SAT"
     if name == "day-of-month" and re.search("[LW]", part):
         return "L is the last day of a month and LW its last weekday, each by itself"
     return f"the fields are {_NAMES}, with seconds first if there are 6"
+
+
+# --- expressions of others ---------------------------------------------------------
+
+
+def _without_name(text: str) -> tuple[str, bool]:
+    """What is in `cron(…)`, as AWS writes it; and whether it is that."""
+    found = re.fullmatch(r"CRON\((.*)\)", text.strip())
+    return (text, False) if found is None else (found[1], True)
+
+
+def _foreign(parts: list[str], is_of_aws: bool) -> str:
+    """What an expression with a ? is, and how that is written here.
+
+    The place of the ? tells who has written it: in AWS no seconds come before, and a
+    year comes behind. Days of the week that are numbers are named, since elsewhere 1
+    may be Sunday.
+    """
+    places = {at for at, part in enumerate(parts) if "?" in part}
+    of_aws = is_of_aws or (len(parts) == _LONG and bool(places & _DAYS))
+    has_seconds = len(parts) >= _LONG and not of_aws
+    days = {at + has_seconds for at in _DAYS}
+    unknown = f"{'is one of AWS' if is_of_aws else 'has a ?'}, which is not known here"
+    way_out = f"; write 5 fields ({_NAMES}), with days of the week by name (MON-FRI)"
+    fields, year = parts[: max(days) + 1], parts[max(days) + 1 :]
+    if year not in ([], ["*"]) and len(parts) <= _LONG + 1:
+        return f"{unknown}, and a year, which is start_at= and end_at= here{way_out}"
+    is_strange = any("?" in part and part != "?" for part in parts)
+    if is_strange or not places <= days or year not in ([], ["*"]):
+        return unknown + way_out
+    found = {
+        sunday: _written_here(fields, sunday) for sunday in ((1,) if of_aws else (1, 0))
+    }
+    if found.keys() == {1}:
+        if found[1] is not None:
+            return f"is one of AWS; write {found[1]!r} here, in UTC as there"
+    elif found[1] == found[0] is not None:
+        return f"has a ?, which is not known here; write {found[0]!r}"
+    elif None not in found.values():
+        return (
+            f"has a ?, which is not known here; where 1 is Sunday, as in Quartz, write "
+            f"{found[1]!r}, and where 0 is, as in Spring, {found[0]!r}"
+        )
+    elif found[1] is not None:
+        return (
+            f"has a ?, which is not known here; where 1 is Sunday, as in Quartz, write "
+            f"{found[1]!r}"
+        )
+    return unknown + way_out
+
+
+def _written_here(fields: list[str], sunday: int) -> str | None:
+    """The fields as they are written here, if they can be, where that is Sunday."""
+    *others, week = ["*" if part == "?" else part for part in fields]
+    try:
+        days = ",".join(_day_here(term, sunday) for term in week.split(","))
+        expression = " ".join([*others, days])
+        _, never = read(expression)
+    except (ConfigurationError, LookupError):
+        return None
+    return None if never else expression
+
+
+def _day_here(term: str, sunday: int) -> str:
+    """A term of the day of the week by name, where this number is Sunday.
+
+    Raises:
+        LookupError: There is no such day.
+    """
+
+    def named(text: str) -> str:
+        if not text.isdecimal():
+            return text
+        if not sunday <= int(text) <= 7:  # noqa: PLR2004 - Saturday, or Sunday again
+            raise LookupError(text)
+        return _WEEKDAYS[(int(text) - sunday) % 7]
+
+    if term == "L":
+        term = "7"  # of Quartz alone
+        if not sunday:
+            raise LookupError(term)
+    if term.endswith("L"):
+        return f"{_WEEKDAYS.index(named(term[:-1]))}L"
+    days, hash_sign, nth = term.partition("#")
+    days, slash, step = days.partition("/")
+    first, dash, last = days.partition("-")
+    if slash and not dash and first != "*":
+        dash, last = "-", "SAT"
+    return f"{named(first)}{dash}{named(last)}{slash}{step}{hash_sign}{nth}"
 
 
 def _is_date_of_no_year(fields: str) -> bool:

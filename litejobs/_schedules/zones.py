@@ -33,6 +33,8 @@ STRETCH_S = 5 * DAY_S
 """Seconds in which a zone changes its clock once at most."""
 WALL_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a local clock's time
 
+_ABBREVIATED = 5  # letters, at most, of what may be an abbreviation
+_OFFSET = r"(etc/)?(?:utc|gmt)?([+-])0?(\d{1,2})(?::?(\d\d))?"
 _UTC_EPOCH = WALL_EPOCH.replace(tzinfo=dt.UTC)
 _SECOND = dt.timedelta(seconds=1)
 _QUARTER_S = 900
@@ -86,20 +88,45 @@ def zone_of(name: Any) -> dt.tzinfo:
 
 
 def _close(name: str, known: set[str]) -> str:
-    """Return the way out of an unknown zone: names like it, or what a name is."""
-    folded = {zone.casefold(): zone for zone in sorted(known)}
-    city = {zone.rpartition("/")[2].casefold(): zone for zone in sorted(known)}
+    """Return the way out of an unknown zone: names like it, or what a name is.
+
+    What looks like an offset or an abbreviation is near to names of other zones: for
+    that it is looked up, or has to be a name but for the case of its letters.
+    """
     wanted = name.casefold().strip().replace(" ", "_")
-    found = [
-        folded[like] for like in difflib.get_close_matches(wanted, folded, 3, 0.75)
-    ]
+    if (found_offset := re.fullmatch(_OFFSET, wanted)) is not None:
+        return _fixed(*found_offset.groups(""), known)
+    places = sorted(zone for zone in known if not re.search(r"[+\-]?\d", zone))
+    folded = {zone.casefold(): zone for zone in places}
+    city = {zone.rpartition("/")[2].casefold(): zone for zone in places}
     last_part = wanted.rpartition("/")[2]
-    found += [
-        city[like] for like in difflib.get_close_matches(last_part, city, 2, 0.85)
-    ]
+    if wanted in folded:
+        found = [folded[wanted]]
+    elif wanted in city:
+        found = [city[wanted]]
+    elif len(wanted) <= _ABBREVIATED or re.search(r"\d", wanted):
+        found = []
+    else:
+        found = [
+            folded[like] for like in difflib.get_close_matches(wanted, folded, 3, 0.75)
+        ]
+        found += [
+            city[like] for like in difflib.get_close_matches(last_part, city, 2, 0.85)
+        ]
     if not found:
         return "pass an IANA name such as 'Europe/Berlin' or 'UTC'"
     return f"did you mean {' or '.join(repr(zone) for zone in dict.fromkeys(found))}?"
+
+
+def _fixed(etc: str, sign: str, hours: str, minutes: str, known: set[str]) -> str:
+    """Return the way out of an offset: a name has its sign the other way round."""
+    ahead = int(sign + hours) * (-1 if etc else 1)
+    count = f"{abs(ahead)} hour{'' if abs(ahead) == 1 else 's'}"
+    where = f"{count} {'ahead of' if ahead > 0 else 'behind'} UTC"
+    fixed = f"Etc/GMT{-ahead:+}"
+    if int(minutes or 0) or not ahead or fixed not in known:
+        return "pass an IANA name such as 'Europe/Berlin' or 'UTC'"
+    return f"pass the name of a place, or {fixed!r}, which is {where} all year"
 
 
 def local_zone() -> str:

@@ -182,7 +182,11 @@ def test_an_alias_is_short_for_five_fields(alias: str, same: str) -> None:
         ("0 0 31-2 * *", "write 31,1-2"),
         ("0 0 * nov-feb *", "write NOV-DEC,JAN-FEB"),
         ("0 0 * 11-2 *", "write 11-12,1-2"),
-        ("0 9 ? * *", "write * instead of ?"),
+        ("? 9 * * *", "has a ?, which is not known here; write 5 fields"),
+        ("0 9 15W * ?", "has a ?, which is not known here; write 5 fields"),
+        ("0 0 9 ? * 2 2026", "a year, which is start_at= and end_at= here"),
+        ("rate(5 minutes)", "has 2 fields; write 5 fields"),
+        ("5M", "has 1 field; write 5 fields"),
         (
             "9-5 9 * * *",
             "bad minute field '9-5'; a range counts upwards: write 9-59,0-5",
@@ -199,8 +203,9 @@ def test_an_alias_is_short_for_five_fields(alias: str, same: str) -> None:
         ("@every 5m", "write every('5m')"),
         ("@every 90m", "write every('90m')"),
         ("@Every 1h 30m", "write every('1h 30m')"),
-        ("@every", "an interval such as every('90m')"),
-        ("@every moon", "an interval such as every('90m')"),
+        ("@every", "write every(…) with a duration, as 1h30m is one"),
+        ("@every moon", "write every(…) with a duration, as 1h30m is one"),
+        ("@every 5M", "write every(…) with a duration, as 1h30m is one"),
         ("every 90 minutes", "write every('90 minutes')"),
         ("90m", "has 1 field; write every('90m')"),
         ("@noon", "known are @yearly"),
@@ -219,12 +224,18 @@ def test_an_expression_that_cannot_be_read_is_refused(
     [
         ("*/90 * * * *", "field '*/90': a step of 90 minutes goes beyond the 60 of"),
         ("*/90 * * * *", "only once in an hour; write every('90m') for 90 minutes"),
-        ("5/90 * * * *", "write every('90m')"),
-        ("0-30/061 * * * *", "write every('61m')"),
-        ("0,*/90 * * * *", "write every('90m')"),
+        ("0 */90 * * * *", "write every('90m')"),
+        # An interval would come at other times, too.
+        ("5/90 * * * *", "only once in an hour; give a step up to 60"),
+        ("0-30/061 * * * *", "only once in an hour; give a step up to 60"),
+        ("0,*/90 * * * *", "only once in an hour; give a step up to 60"),
+        ("*/90 9-17 * * *", "only once in an hour; give a step up to 60"),
+        ("*/90 * * * MON", "only once in an hour; give a step up to 60"),
+        ("* */36 * * *", "only once in a day; give a step up to 24"),
+        ("0 9 */40 * *", "only once in a month; give a step up to 31"),
         ("0 */36 * * *", "only once in a day; write every('36h') for 36 hours"),
         ("0 0 */40 * *", "only once in a month; write every('40d') for 40 days"),
-        ("0 0 L/32 * *", "write every('32d')"),
+        ("0 0 L/32 * *", "give a step up to 31"),
         (
             "0 0 1 */13 *",
             "only once in a year; name the months, or write every('396d')",
@@ -250,6 +261,79 @@ def test_a_step_of_a_whole_field_means_what_it_says() -> None:
         ("0 0 * * */7", "0 0 * * SUN"),
     ):
         assert cron(expression).instants(0, 20) == cron(same).instants(0, 20)
+
+
+AT = "2026-03-01T00:00Z"  # a Sunday
+
+# An expression of others, and each that means the same here, with its first instants.
+OF_OTHERS = {
+    "0 12 * * ? *": {"0 12 * * *": "03-01 12:00, 03-02 12:00, 03-03 12:00"},
+    "0 18 ? * 2-6 *": {"0 18 * * MON-FRI": "03-02 18:00, 03-03 18:00, 03-04 18:00"},
+    "55 23 1 * ? *": {"55 23 1 * *": "03-01 23:55, 04-01 23:55, 05-01 23:55"},
+    "0/2 * ? * MON-FRI *": {
+        "0/2 * * * MON-FRI": "03-02 00:00, 03-02 00:02, 03-02 00:04"
+    },
+    "0 10 ? * 6L *": {"0 10 * * 5L": "03-27 10:00, 04-24 10:00, 05-29 10:00"},
+    "cron(0 9 ? * 1 *)": {"0 9 * * SUN": "03-01 09:00, 03-08 09:00, 03-15 09:00"},
+    "cron(15 10 * * MON)": {"15 10 * * MON": "03-02 10:15, 03-09 10:15, 03-16 10:15"},
+    "0 0 9 ? * 2-6": {
+        "0 0 9 * * MON-FRI": "03-02 09:00, 03-03 09:00, 03-04 09:00",
+        "0 0 9 * * TUE-SAT": "03-03 09:00, 03-04 09:00, 03-05 09:00",
+    },
+    "0 15 10 ? * 6L": {
+        "0 15 10 * * 5L": "03-27 10:15, 04-24 10:15, 05-29 10:15",
+        "0 15 10 * * 6L": "03-28 10:15, 04-25 10:15, 05-30 10:15",
+    },
+    "0 15 10 ? * 6#3 *": {
+        "0 15 10 * * FRI#3": "03-20 10:15, 04-17 10:15, 05-15 10:15",
+        "0 15 10 * * SAT#3": "03-21 10:15, 04-18 10:15, 05-16 10:15",
+    },
+    "0 0 12 ? * 4/2": {
+        "0 0 12 * * WED-SAT/2": "03-04 12:00, 03-06 12:00, 03-11 12:00",
+        "0 0 12 * * THU-SAT/2": "03-05 12:00, 03-07 12:00, 03-12 12:00",
+    },
+    "0 0 12 ? * L": {"0 0 12 * * SAT": "03-07 12:00, 03-14 12:00, 03-21 12:00"},
+    "0 0 12 ? * MON-FRI": {
+        "0 0 12 * * MON-FRI": "03-02 12:00, 03-03 12:00, 03-04 12:00"
+    },
+    "0 0 12 L * ?": {"0 0 12 L * *": "03-31 12:00, 04-30 12:00, 05-31 12:00"},
+    "0 9 ? * *": {"0 9 * * *": "03-01 09:00, 03-02 09:00, 03-03 09:00"},
+    "0 9 * * ?": {"0 9 * * *": "03-01 09:00, 03-02 09:00, 03-03 09:00"},
+}
+
+
+@pytest.mark.parametrize("expression", OF_OTHERS)
+def test_an_expression_of_others_is_told_with_its_own_meaning(expression: str) -> None:
+    """In AWS and Quartz 1 is Sunday; where the digit may be another day, both stand."""
+    message = refused(expression)
+    found = re.findall(r"'([^']*)'", message)
+    assert found.pop(0) == expression
+    assert found == list(OF_OTHERS[expression])
+    for each, meant in OF_OTHERS[expression].items():
+        instants = cron(each).instants(ms(AT) - 1000, 3)
+        shown = [dt.datetime.fromtimestamp(at / 1000, dt.UTC) for at in instants]
+        assert ", ".join(f"{at:%m-%d %H:%M}" for at in shown) == meant
+    if len(found) == 2:
+        assert "where 1 is Sunday, as in Quartz" in message
+
+
+def test_no_advice_is_an_expression_with_other_times() -> None:
+    """What a ? leaves open is said by names of days, in whatever place it stands."""
+    chance = random.Random(20261129)
+    told = 0
+    for _ in range(400):
+        fields = some_expression(chance, seconds=chance.random() < 0.5).split()
+        fields[chance.randrange(len(fields))] = "?"
+        message = refused(" ".join(fields))
+        for each in re.findall(r"'([^']*)'", message)[1:]:
+            told += 1
+            assert "?" not in each
+            *others, days = each.split()
+            assert re.fullmatch(r"[\dL]*L|[^\d]*([#/]\d)?(,.*)?", days), message
+            assert len(cron(each).instants(0, 2)) == 2
+            before = [part.upper() for part in fields if part != "?"]
+            assert all(part.upper() in (*before, "*") for part in others), message
+    assert told > 30
 
 
 def test_every_range_over_an_end_is_told_how_to_write_it() -> None:
@@ -788,6 +872,18 @@ def test_far_changes_of_a_clock_are_known_from_an_earlier_year() -> None:
         ("/usr/share/zoneinfo/Europe/Berlin", "unknown time zone"),
         ("right/Europe/Berlin", "did you mean 'Europe/Berlin'"),
         ("America", "unknown time zone"),
+        ("UTC+2", "or 'Etc/GMT-2', which is 2 hours ahead of UTC all year"),
+        ("GMT+2", "or 'Etc/GMT-2', which is 2 hours ahead of UTC all year"),
+        ("utc-01:00", "or 'Etc/GMT+1', which is 1 hour behind UTC all year"),
+        ("Etc/GMT+02", "or 'Etc/GMT+2', which is 2 hours behind UTC all year"),
+        ("+05:30", "pass an IANA name"),
+        ("UTC-13", "pass an IANA name"),
+        ("UTC+0", "pass an IANA name"),
+        ("CEST", "pass an IANA name"),
+        ("EST5", "pass an IANA name"),
+        ("PST", "pass an IANA name"),
+        ("utc", "did you mean 'UTC'?"),
+        ("rome", "did you mean 'Europe/Rome'?"),
         ("localtime", "pass 'local' for that of this computer"),
         ("", "unknown time zone ''"),
         ("Europe/Berlin\n", "'Europe/Berlin'"),
