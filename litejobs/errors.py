@@ -388,6 +388,17 @@ def translated(error: apsw.Error) -> Exception:
             "another connection kept the write lock of the jobs file for too long "
             f"({text}); try again, and keep transactions short"
         )
+    if isinstance(error, (apsw.CantOpenError, apsw.IOError)):
+        # It is there since the file was opened: where it helps, nothing can be read.
+        from litejobs._values.descriptors import too_many_open
+
+        if (reason := too_many_open()) is not None:
+            return FileRefused(f"the jobs file cannot be used; {reason}")
+    if isinstance(error, apsw.CantOpenError):
+        return FileRefused(
+            f"the jobs file, or one beside it, cannot be opened ({text}); check its "
+            "folder"
+        )
     if isinstance(error, (apsw.FullError, apsw.IOError)):
         return DatabaseFull(
             f"the disk of the jobs file is full or failing ({text}); nothing was "

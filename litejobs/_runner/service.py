@@ -19,6 +19,7 @@ from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE, TIMES
 from litejobs._runner.choice import EVERYTHING, Choice, End
 from litejobs._runner.running import AsyncRunning, Running
+from litejobs._values.descriptors import too_many_open
 from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 
@@ -369,8 +370,6 @@ class RunnerService:
 
     def health(self) -> dict[str, Any]:
         """See `LiteJobs.health`."""
-        from litejobs._runner.health import overall
-
         runner = self.runner
         found = {
             "role": "none",
@@ -388,7 +387,13 @@ class RunnerService:
         is_waiting = (
             runner is not None and role in {"standby", "starting"} and runner.gets_on
         )
-        return found | overall(self._store, own=own, is_waiting=is_waiting)
+        try:
+            from litejobs._runner.health import overall
+
+            return found | overall(self._store, own=own, is_waiting=is_waiting)
+        except (OSError, ImportError) as error:
+            # Not even a module can be read.
+            return found | _unknown(error)
 
     def state(self) -> State:
         """Return what the service manager is told: a standby is as well as a runner.
@@ -525,6 +530,24 @@ _WORDS = {
     "handed over": "leaving to a newer process",
     "stopped": "no longer running",
 }
+
+
+def _unknown(error: BaseException) -> dict[str, Any]:
+    """What `health` says where it cannot look."""
+    sentence, _, remedy = (too_many_open(error) or str(error)).partition("; ")
+    cause = {
+        "code": "file_unreadable",
+        "level": "problem",
+        "object": "the file",
+        "sentence": f"it cannot be told how the jobs do: {sentence}",
+        "remedy": remedy or None,
+    }
+    return {
+        "healthy": False,
+        "causes": [cause],
+        "oldest_due": None,
+        "last_tick_at": None,
+    }
 
 
 def _begin(start: Callable[[], object]) -> None:

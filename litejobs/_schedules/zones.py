@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from litejobs._values.descriptors import too_many_open
 from litejobs.errors import ConfigurationError
 
 LAST_MS = 253_402_300_799_999
@@ -66,7 +67,12 @@ def zone_of(name: Any) -> dt.tzinfo:
     ):
         try:
             return zoneinfo.ZoneInfo(name)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        except OSError as error:
+            if (reason := too_many_open(error)) is not None:
+                raise ConfigurationError(
+                    f"time zone {start!r} cannot be read; {reason}"
+                ) from error
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError):
             pass
     known = zoneinfo.available_timezones()
     if not known:
@@ -95,7 +101,7 @@ def _close(name: str, known: set[str]) -> str:
     """
     wanted = name.casefold().strip().replace(" ", "_")
     if (found_offset := re.fullmatch(_OFFSET, wanted)) is not None:
-        return _fixed(*found_offset.groups(""), known)
+        return _fixed(known, *found_offset.groups(""))
     places = sorted(zone for zone in known if not re.search(r"[+\-]?\d", zone))
     folded = {zone.casefold(): zone for zone in places}
     city = {zone.rpartition("/")[2].casefold(): zone for zone in places}
@@ -118,7 +124,7 @@ def _close(name: str, known: set[str]) -> str:
     return f"did you mean {' or '.join(repr(zone) for zone in dict.fromkeys(found))}?"
 
 
-def _fixed(etc: str, sign: str, hours: str, minutes: str, known: set[str]) -> str:
+def _fixed(known: set[str], etc: str, sign: str, hours: str, minutes: str) -> str:
     """Return the way out of an offset: a name has its sign the other way round."""
     ahead = int(sign + hours) * (-1 if etc else 1)
     count = f"{abs(ahead)} hour{'' if abs(ahead) == 1 else 's'}"

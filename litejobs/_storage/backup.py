@@ -18,6 +18,7 @@ from litejobs._process.clock import RealTime
 from litejobs._process.sizes import SIZES
 from litejobs._storage import files, process_guard
 from litejobs._storage.files import MEMORY
+from litejobs._values.descriptors import too_many_open
 from litejobs._values.text import one_line
 from litejobs.errors import (
     CorruptDatabase,
@@ -271,8 +272,9 @@ def _refuse(target: str | os.PathLike[str], error: OSError) -> NoReturn:
             f"{target} could not be written ({error.strerror}); make room on its disk, "
             "or choose another"
         ) from error
+    way_out = too_many_open(error) or "give another name"
     raise FileRefused(
-        f"{target} could not be written ({error.strerror}); give another name"
+        f"{target} could not be written ({error.strerror}); {way_out}"
     ) from error
 
 

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterator
 
 from litejobs._storage.files import create_private
+from litejobs._values.descriptors import too_many_open
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
 
 Key = tuple[int, int]
@@ -288,6 +289,8 @@ def _key(status: os.stat_result) -> Key:
 
 
 def _not_lockable(path: str | os.PathLike[str], error: OSError) -> str:
+    if (reason := too_many_open(error)) is not None:
+        return f"{path} cannot be locked; {reason}"
     msg = f"{path} cannot be locked: {error.strerror}; check its permissions and its"
     return f"{msg} file system"
 

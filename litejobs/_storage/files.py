@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from litejobs._values.descriptors import too_many_open
 from litejobs.errors import FileRefused, NetworkFileSystem, ReadOnlyDatabase
 
 if TYPE_CHECKING:
@@ -147,6 +148,8 @@ def create_private(path: str | os.PathLike[str]) -> bool:
         except FileExistsError:
             return False
         except OSError as error:
+            if (reason := too_many_open(error)) is not None:
+                raise FileRefused(f"{path} cannot be made; {reason}") from error
             msg = f"{path} cannot be made: {error.strerror}; choose a folder that"
             raise ReadOnlyDatabase(f"{msg} this user can write") from error
         try:

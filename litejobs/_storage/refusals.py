@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import apsw
 
+from litejobs._values.descriptors import too_many_open
 from litejobs._values.text import one_line
 from litejobs.errors import (
     CorruptDatabase,
     DatabaseBusy,
+    FileRefused,
     NotADatabase,
     ReadOnlyDatabase,
     translated,
@@ -34,6 +36,8 @@ def refusal(path: str, error: apsw.Error) -> Exception:
     if isinstance(
         error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
     ):
+        if isinstance(error, apsw.CantOpenError) and (reason := too_many_open()):
+            return FileRefused(f"{path} cannot be opened; {reason}")
         folder = os.path.dirname(path) or "."
         return ReadOnlyDatabase(
             f"{path} cannot be opened for writing ({error}); check the permissions of "

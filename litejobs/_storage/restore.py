@@ -41,6 +41,7 @@ from litejobs._storage.schema_version import (
     installed_version,
 )
 from litejobs._storage.statements import query
+from litejobs._values.descriptors import too_many_open
 from litejobs.errors import (
     ConfigurationError,
     CorruptDatabase,
@@ -168,9 +169,9 @@ def _copy(name: str, real: str, staging: str) -> None:
     try:
         connection = open_copy(real)
     except (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError) as error:
+        way_out = "check its permissions and its disk"
         raise FileRefused(
-            f"{name} cannot be read ({reason(error)}); check its permissions and its "
-            "disk"
+            f"{name} cannot be read ({reason(error)}); {too_many_open() or way_out}"
         ) from error
     except apsw.Error as error:
         raise refusal(name, error) from error

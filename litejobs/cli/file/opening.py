@@ -148,8 +148,11 @@ def _care(
 
 
 def _not_openable(path: str, error: apsw.Error, *, immutable: bool) -> Exception:
-    from litejobs.errors import ReadOnlyDatabase
+    from litejobs._values.descriptors import too_many_open
+    from litejobs.errors import FileRefused, ReadOnlyDatabase
 
+    if (reason := too_many_open()) is not None:
+        return FileRefused(f"{path} cannot be opened; {reason}")
     way_out = "check the permissions of the file and of its folder"
     if not immutable:
         way_out = (
