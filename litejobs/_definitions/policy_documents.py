@@ -61,7 +61,7 @@ _TEXTS = ("do", "backoff", "to", "queue")
 _LIMITS = ("retryable", "max_attempts", "backoff", "backoff_base_ms", "max_backoff_ms")
 _OLDER_LIMITS = (
     *("initial_delay", "backoff_multiplier", "max_delay", "jitter"),
-    "retry_when",
+    *("retry_when", "stop_when"),
 )
 _OLDER_JITTER = 0.25  # where it is only said that there is one
 _SHAPES = (
@@ -77,6 +77,7 @@ _WRAPPERS = ("policy", "spec", "tool")
 _BLOCKS = ("retry", "retry_config")
 _MOST_LEVELS = 5
 _MOST_NAMED = 5
+_MOST_MEANT = 1000
 _DESCRIPTIONS = (
     *("apiVersion", "description", "id", "kind", "labels", "metadata", "name"),
     *("step", "task", "title", "tool", "type", "version"),
@@ -87,6 +88,11 @@ _OLDER_NAME = re.compile(
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
     rf"|(?<![\w.])({'|'.join(_OLDER_NAMES)})\b(?!\s*[.(\[])"
 )
+# What some call the outcome; a quoted text is skipped here, too.
+_OUTPUT = re.compile(
+    r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<![\w.])output\b(?!\s*\()"""
+)
+_EXPRESSION = re.compile(r"\s*\{\{.*\}\}\s*", re.DOTALL)
 _PUT_TO_RULES = ("error", "timeout")
 
 
@@ -211,7 +217,9 @@ def _of_rules(data: Mapping[str, Any], notes: Notes) -> Policy:
                 f"rules[{at}].else stands before other rules, which would never be "
                 "reached; put it last"
             )
-    rules = [_rule(f"rules[{at}]", each) for at, each in enumerate(listed)]
+    called: list[str] = []
+    rules = [_rule(f"rules[{at}]", each, called) for at, each in enumerate(listed)]
+    _note_output(called, notes)
     otherwise = data.get("otherwise")
     if otherwise is not None:
         check_word("otherwise", otherwise, OTHERWISE)
@@ -221,7 +229,7 @@ def _of_rules(data: Mapping[str, Any], notes: Notes) -> Policy:
     return without_jitter(Policy(rules, otherwise=otherwise))
 
 
-def _rule(place: str, data: Any) -> Rule:
+def _rule(place: str, data: Any, called: list[str]) -> Rule:
     if not isinstance(data, Mapping):
         raise _misfit(place, data, "a rule: when and then, or else")
     _check_names(place, data, ("when", "then", "else"))
@@ -235,16 +243,18 @@ def _rule(place: str, data: Any) -> Rule:
         if not isinstance(data["else"], Mapping):
             raise _misfit(inner, data["else"], "what is done: then")
         _check_names(inner, data["else"], ("then",))
-        return _decision(inner, True, data["else"])
+        return _decision(inner, True, data["else"], called)
     when = data.get("when")
     if when is None:
         raise ConfigurationError(
             f"{place} has no when; give a condition, or else for whatever is left"
         )
-    return _decision(place, when, data)
+    return _decision(place, _of_outcome(when, called), data, called)
 
 
-def _decision(place: str, when: Any, data: Mapping[str, Any]) -> Rule:
+def _decision(
+    place: str, when: Any, data: Mapping[str, Any], called: list[str]
+) -> Rule:
     then = data.get("then")
     inner = _at(place, "then")
     if isinstance(then, str):
@@ -259,6 +269,12 @@ def _decision(place: str, when: Any, data: Mapping[str, Any]) -> Rule:
             raise _misfit(_at(inner, name), then[name], "a text")
     with _in(place):
         Rule(when, "fail")  # so that a bad condition is not blamed on the options
+    changes = {
+        name: _of_outcome(then[name], called, is_value=True)
+        for name in ("set_ctx", "set_iter")
+        if name in then
+    }
+    then = {**then, **changes}
     if then["do"] == "retry" and then.get("jitter") is None:
         then = {**then, "jitter": 0.0}
     with _in(inner):
@@ -270,15 +286,25 @@ def _decision(place: str, when: Any, data: Mapping[str, Any]) -> Rule:
 
 def _of_limits(data: Any, notes: Notes) -> Policy:
     if not isinstance(data, Mapping):
-        raise _misfit("retry", data, "limits by name")
-    if "stop_when" in data:
-        raise ConfigurationError(
-            "retry.stop_when is an older form that is not read; write rules, the "
-            "first of which continues when it holds"
-        )
+        raise _misfit("retry", data, _limits_meant(data))
     _check_names("retry", data, (*_LIMITS, *_OLDER_LIMITS))
     with _in("retry"):
-        return _of_condition(data, notes, older="retry_when" in data)
+        older = "retry_when" in data or "stop_when" in data
+        return _of_condition(data, notes, older=older)
+
+
+def _limits_meant(data: object) -> str:
+    """What to write for `retry: true` and `retry: 5`, which may mean several things."""
+    if data is True:
+        return "the number of attempts that is meant, such as {'max_attempts': 3}"
+    if data is False:
+        return "{'max_attempts': 1}"
+    if isinstance(data, int) and 0 < data < _MOST_MEANT:
+        return (
+            f"{{'max_attempts': {data}}} if so many attempts are meant in all, or "
+            f"{{'max_attempts': {data + 1}}} for so many retries after the first"
+        )
+    return "limits by name, such as {'max_attempts': 3}"
 
 
 def _of_condition(
@@ -289,39 +315,105 @@ def _of_condition(
     What is *older* is said to be, and so are older names in a condition.
     """
     limits = _limits(data)
-    given = data.get("retry_when")
-    if given is None:
+    called: list[str] = []
+    retries = [
+        _put(place, when, "retry")
+        for place, when in _conditions(data, "retry_when", called)
+    ]
+    if not retries:
+        if data.get("stop_when") is not None:
+            raise ConfigurationError(
+                "stop_when stands without retry_when, so that it is open what is "
+                "repeated; give retry_when beside it, or rules"
+            )
         return Policy(otherwise="retry", limits=limits)
+    # What stops comes first: then nothing is repeated, however the attempt has ended.
+    stops = [
+        _put(place, _when_status(is_status, when), do)
+        for place, when in _conditions(data, "stop_when", called)
+        for is_status, do in (("==", "continue"), ("!=", "fail"))
+    ]
+    _note_output(called, notes)
+    if older or (not called and [each.when for each in retries] != _listed(data)):
+        notes.append(_as_rules([*stops, *retries], limits, is_stopped=bool(stops)))
+    return Policy([*stops, *retries], otherwise="fail", limits=limits)
+
+
+def _listed(data: Mapping[str, Any], name: str = "retry_when") -> list[Any]:
+    given = data.get(name)
+    if given is None:
+        return []
     listed = given if isinstance(given, list) else [given]
     if not listed:
-        raise _misfit("retry_when", given, "a condition, or a list of them")
-    # One rule for each: they hold as if they were joined by `or`.
-    rules = [
-        _retry_when(f"retry_when[{at}]" if listed is given else "retry_when", each)
-        for at, each in enumerate(listed)
-    ]
-    if older or [each.when for each in rules] != listed:
-        notes.append(_as_rules(rules, limits))
-    return Policy(rules, otherwise="fail", limits=limits)
+        raise _misfit(name, given, "a condition, or a list of them")
+    return listed
 
 
-def _retry_when(place: str, when: Any) -> Rule:
-    if when is None:
-        raise _misfit(place, when, "a condition")
+def _conditions(
+    data: Mapping[str, Any], name: str, called: list[str]
+) -> Iterator[tuple[str, Any]]:
+    """Each of them with its place: they hold as if they were joined by `or`."""
+    for at, when in enumerate(_listed(data, name)):
+        place = f"{name}[{at}]" if isinstance(data[name], list) else name
+        if when is None:
+            raise _misfit(place, when, "a condition")
+        condition = _of_outcome(when, called)
+        if isinstance(condition, str):
+            condition = _of_today(condition, failures=name == "retry_when")
+        yield place, condition
+
+
+def _put(place: str, when: Any, do: str) -> Rule:
     with _in(place):
-        return Rule(_of_today(when) if isinstance(when, str) else when, "retry")
+        return Rule(when, do)
 
 
-def _of_today(when: str) -> str:
-    """The condition with the names of today; the older ones spoke of failures alone."""
+def _when_status(is_status: str, when: Any) -> Any:
+    """The condition for successes alone, or for all others."""
+    status = f"outcome.status {is_status} 'ok'"
+    if when is True:
+        return status
+    return f"{status} and ({_bare(when)})" if isinstance(when, str) else when
+
+
+def _bare(when: str) -> str:
+    inner = re.fullmatch(r"\s*\{\{(.*)\}\}\s*", when, re.DOTALL)
+    return (inner[1] if inner else when).strip()
+
+
+def _of_outcome(data: Any, called: list[str], *, is_value: bool = False) -> Any:
+    """What is called `output` is the outcome; of values in expressions alone."""
+    if isinstance(data, Mapping):
+        return {
+            name: _of_outcome(each, called, is_value=is_value)
+            for name, each in data.items()
+        }
+    if isinstance(data, list):
+        return [_of_outcome(each, called, is_value=is_value) for each in data]
+    if not isinstance(data, str) or (is_value and not _EXPRESSION.fullmatch(data)):
+        return data
+    named = _OUTPUT.sub(lambda found: found[1] or "outcome", data)
+    if named != data:
+        called.append(data)
+    return named
+
+
+def _note_output(called: list[str], notes: Notes) -> None:
+    if called:
+        notes.append(
+            f"output is read as outcome, as it is called here, in {called[0]:.200}"
+        )
+
+
+def _of_today(when: str, *, failures: bool) -> str:
+    """The condition with the names of today; the older ones spoke of *failures*."""
     named = _OLDER_NAME.sub(lambda found: found[1] or _OLDER_NAMES[found[2]], when)
     if named == when:
         return when
-    inner = re.fullmatch(r"\s*\{\{(.*)\}\}\s*", named, re.DOTALL)
-    return f"outcome.status != 'ok' and ({(inner[1] if inner else named).strip()})"
+    return f"outcome.status != 'ok' and ({_bare(named)})" if failures else named
 
 
-def _as_rules(rules: list[Rule], limits: Retry) -> str:
+def _as_rules(rules: list[Rule], limits: Retry, *, is_stopped: bool) -> str:
     """How the same is written today."""
     then = {
         "do": "retry",
@@ -335,9 +427,15 @@ def _as_rules(rules: list[Rule], limits: Retry) -> str:
         "jitter": limits.jitter or None,
     }
     then = {name: each for name, each in then.items() if each is not None}
-    listed: list[Any] = [{"when": each.when or True, "then": then} for each in rules]
+    listed: list[Any] = [
+        {"when": each.when or True, "then": then if each.do == "retry" else each.do}
+        for each in rules
+    ]
     text = json.dumps({"rules": [*listed, {"else": {"then": "fail"}}]})
-    return f"retry_when is an older form, and is read as it is written today: {text}"
+    what = "retry_when is an older form, and is"
+    if is_stopped:
+        what = "retry_when and stop_when are older forms, and are"
+    return f"{what} read as it is written today: {text}"
 
 
 def _limits(data: Mapping[str, Any]) -> Retry:

@@ -619,9 +619,6 @@ def test_every_part_of_an_older_retry_is_read() -> None:
         jitter=0,
         **waits,  # type: ignore[arg-type]
     )
-    assert "retry.stop_when is an older form" in refused(
-        {"retry": older | {"stop_when": "{{ status_code == 200 }}"}}
-    )
 
 
 def test_a_condition_of_today_in_an_older_retry_stays_as_it_is() -> None:
@@ -633,6 +630,64 @@ def test_a_condition_of_today_in_an_older_retry_stays_as_it_is() -> None:
     assert "older form" in note
     assert noted({"retry_when": when})[1] == []
     assert "older form" in noted({"retry_when": "status_code > 1"})[1][0]
+
+
+def test_what_stops_an_older_retry_stops_it_however_it_has_ended() -> None:
+    older = {
+        "max_attempts": 3,
+        "retry_when": "{{ status_code >= 500 }}",
+        "stop_when": ["{{ status_code == 501 }}", True],
+    }
+
+    policy, [note] = noted({"retry": older})
+
+    assert [(each.when, each.do) for each in policy.rules] == [
+        ("outcome.status == 'ok' and (outcome.http.status == 501)", "continue"),
+        ("outcome.status != 'ok' and (outcome.http.status == 501)", "fail"),
+        ("outcome.status == 'ok'", "continue"),
+        ("outcome.status != 'ok'", "fail"),
+        ("outcome.status != 'ok' and (outcome.http.status >= 500)", "retry"),
+    ]
+    before, _, today = note.partition(": ")
+    assert before == (
+        "retry_when and stop_when are older forms, and are read as it is written today"
+    )
+    again, notes = noted(json.loads(today))
+    assert notes == []
+    assert [(each.when, each.do) for each in again.rules[:-1]] == [
+        (each.when, each.do) for each in policy.rules
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"), [(HttpError(503), [60, 120]), (HttpError(501), []), (None, [])]
+)
+def test_jobs_stop_as_their_older_document_says(
+    error: Exception | None, waits: list[int]
+) -> None:
+    older = {"max_attempts": 3, "retry_when": "status_code >= 500"}
+    policy = noted({"retry": older | {"stop_when": "status_code in [200, 501]"}})[0]
+    end = "completed" if error is None else "dead_lettered"
+    assert lived(policy, error) == (waits, end)
+
+
+def test_what_is_called_output_is_the_outcome() -> None:
+    when = "{{ output.status == 'error' and output.error.message != 'output.x' }}"
+    changes = {"at": "{{ output.ran_ms }}", "to": "output.csv"}
+    then = {"do": "retry", "set_ctx": changes}
+    last = {"else": {"then": {"do": "fail"}}}
+
+    policy, [note] = noted({"rules": [{"when": when, "then": then}, last]})
+
+    assert policy.rules[0].when == (
+        "{{ outcome.status == 'error' and outcome.error.message != 'output.x' }}"
+    )
+    assert policy.rules[0].set_ctx == changes | {"at": "{{ outcome.ran_ms }}"}
+    assert note == f"output is read as outcome, as it is called here, in {when}"
+    older = {"retry_when": "output.status == 'timeout'", "max_attempts": 2}
+    policy, [note] = noted(older)
+    assert policy.rules[0].when == "outcome.status == 'timeout'"
+    assert "output is read as outcome" in note
 
 
 OLDER = {"retry": {"max_attempts": 3, "retry_when": "{{ status_code != 404 }}"}}
@@ -833,6 +888,32 @@ def test_an_unusable_condition_is_shown_with_its_rule() -> None:
     ("data", "words"),
     [
         ({"retry": None}, "retry=None does not fit"),
+        (
+            {"retry": True},
+            "retry=True does not fit; give the number of attempts that is meant, such "
+            "as {'max_attempts': 3}",
+        ),
+        ({"retry": False}, "retry=False does not fit; give {'max_attempts': 1}"),
+        (
+            {"retry": 5},
+            "retry=5 does not fit; give {'max_attempts': 5} if so many attempts are "
+            "meant in all, or {'max_attempts': 6} for so many retries after the first",
+        ),
+        ({"retry": 0}, "limits by name, such as {'max_attempts': 3}"),
+        ({"retry": "5"}, "limits by name, such as {'max_attempts': 3}"),
+        ({"retry": {"stop_when": "attempt > 2"}}, "stop_when stands without retry_wh"),
+        (
+            {"retry": {"retry_when": "attempt < 3", "stop_when": []}},
+            "stop_when=[] does not fit; give a condition, or a list of them",
+        ),
+        (
+            {"retry": {"retry_when": "attempt < 3", "stop_when": [None]}},
+            "stop_when[0]=None does not fit; give a condition",
+        ),
+        (
+            {"retry": {"retry_when": "attempt < 3", "stop_when": "attempt =< 3"}},
+            "retry: stop_when: ",
+        ),
         ({"retry": {"max_atempts": 3}}, "retry.max_atempts is unknown; did you mean "),
         ({"retry": {"max_attempts": 0}}, "retry: max_attempts=0"),
         ({"retry": {"retryable": "yes"}}, "retry: retryable='yes'"),
