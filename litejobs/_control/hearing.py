@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from litejobs._control.job import Job
     from litejobs._control.records import LogLine
     from litejobs._control.streams import EventStream
+    from litejobs._definitions.policy import Duration
     from litejobs._storage.store import Store
 
 # Named here, since inside `LiteJobs` `list` is a method.
@@ -112,14 +113,14 @@ class Hearing:
         delivery_key: str | None = None,
         task: str | None = None,
         queue: str | None = None,
-        timeout: float = 0,
+        timeout: Duration = 0,
     ) -> Job[Any] | None:
         """Find the job that has this *unique_key*, or that came through the outbox.
 
         Of several jobs that have had the key it is the one that is not finished, or
         else the one that ended last; of this *task* and *queue*, if they are given. A
         row of an outbox is known by its *delivery_key*; its job is there when it has
-        been delivered. Waits up to *timeout* seconds of real time for the job to be
+        been delivered. Waits up to *timeout*, of real time, for the job to be
         there; None if it is not. `find(delivery_key=key, timeout=5).result()`.
 
         Raises:
@@ -144,7 +145,7 @@ class Hearing:
         delivery_key: str | None = None,
         task: str | None = None,
         queue: str | None = None,
-        timeout: float = 0,
+        timeout: Duration = 0,
     ) -> Job[Any] | None:
         """Find a job as `find` does, beside the event loop: `await job` then waits."""
         from litejobs._control.lookup import afind

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from litejobs._control.records import Attempt, Block, JobSnapshot
     from litejobs._control.simulation import Forecast
     from litejobs._control.streams import EventStream
+    from litejobs._definitions.policy import Duration
     from litejobs._storage.store import Store
 
 R = TypeVar("R")
@@ -158,10 +159,10 @@ class Job(JobHandle, Generic[R_co]):
         )
         return forecast(self._store, self.id, document, limit)
 
-    def result(self, timeout: float | None = None) -> R_co:
+    def result(self, timeout: Duration | None = None) -> R_co:
         """Wait until the job is completed, and return what the task returned.
 
-        Waits up to *timeout* seconds of real time, without limit if None; somebody has
+        Waits up to *timeout*, of real time, without limit if None; somebody has
         to run the jobs, in this process or in another.
 
         Raises:
@@ -174,7 +175,7 @@ class Job(JobHandle, Generic[R_co]):
         result: R_co = wait_for_result(self._store, self.id, timeout)
         return result
 
-    async def aresult(self, timeout: float | None = None) -> R_co:
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait for the result as `result` does, without keeping an event loop waiting.
 
         `await job` is the same without *timeout*. Raises as `result`.

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
-from litejobs._definitions.checks import check_name, check_seconds, check_text
+from litejobs._definitions.checks import check_name, check_text, seconds_to_wait
 from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
+    from litejobs._definitions.policy import Duration
     from litejobs._storage.store import Store
 
 LONGEST_KEYS = {"unique_key": 500, "delivery_key": 200}
 _QUERIES = {"unique_key": "find_by_key", "delivery_key": "find_by_delivery"}
 
 
-def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None:
+def find(store: Store, *, timeout: Duration, **keys: str | None) -> Job[Any] | None:
     """See `LiteJobs.find`."""
-    query, given = _asked(keys, timeout)
+    seconds = seconds_to_wait("timeout", timeout)
+    query, given = _asked(keys)
     changed = threading.Event()
-    until = RealTime.monotonic() + timeout
+    until = RealTime.monotonic() + seconds
     with Waiting(store, changed.set) as waiting:
         while True:
             changed.clear()
@@ -39,11 +41,14 @@ def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None
             changed.wait(min(waiting.pause(), left))
 
 
-async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None:
+async def afind(
+    store: Store, *, timeout: Duration, **keys: str | None
+) -> Job[Any] | None:
     """See `LiteJobs.afind`: each look is in a thread, and between two none waits."""
     import asyncio
 
-    query, given = _asked(keys, timeout)
+    seconds = seconds_to_wait("timeout", timeout)
+    query, given = _asked(keys)
     loop = running_loop()
     changed = asyncio.Event()
 
@@ -51,9 +56,9 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(changed.set)
 
-    until = RealTime.monotonic() + timeout
+    until = RealTime.monotonic() + seconds
     rows = await beside(store, store.run, query, given, reads=True)
-    if rows or timeout <= 0:
+    if rows or seconds <= 0:
         return Job(store, rows[0][0]) if rows else None
     _check_not_in_transaction(store)
     with Waiting(store, notify) as waiting:
@@ -77,14 +82,12 @@ def _check_not_in_transaction(store: Store) -> None:
         )
 
 
-def _asked(keys: dict[str, str | None], timeout: float) -> tuple[str, dict[str, Any]]:
+def _asked(keys: dict[str, str | None]) -> tuple[str, dict[str, Any]]:
     """The query, and what it is asked.
 
     Raises:
-        ConfigurationError: One key is to be given, and is not; or it cannot be one; or
-            the time to wait is not one.
+        ConfigurationError: One key is to be given, and is not; or it cannot be one.
     """
-    check_seconds("timeout", timeout)
     given = [name for name in _QUERIES if keys[name] is not None]
     if len(given) != 1:
         raise ConfigurationError(

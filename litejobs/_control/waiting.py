@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from litejobs._control.awaited import Asked, Awaited, until_of
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
-from litejobs._definitions.checks import check_seconds
+from litejobs._definitions.checks import seconds_to_wait
 from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
@@ -28,19 +28,19 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from litejobs._definitions.policy import Duration
     from litejobs._storage.ear import Ear
     from litejobs._storage.store import Store
 
 _SKETCH = 200  # characters of a result in a message
 
 
-def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
-    """See `Job.result`; *timeout* in seconds of real time."""
+def wait_for_result(store: Store, job_id: int, given: Duration | None) -> Any:
+    """See `Job.result`; the time that is *given* is real time."""
     database = store.database
     if database.is_awaited_by_transaction():
         raise _in_own_transaction(job_id)
-    if timeout is not None:
-        check_seconds("timeout", timeout)
+    timeout = None if given is None else seconds_to_wait("timeout", given)
     changed = threading.Event()
     began = RealTime.monotonic()
     with Waiting(store, changed.set) as waiting:
@@ -65,7 +65,7 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     return _read_result(job_id, found)
 
 
-async def await_result(store: Store, job_id: int, timeout: float | None = None) -> Any:
+async def await_result(store: Store, job_id: int, given: Duration | None = None) -> Any:
     """The same without a thread of its own, and without keeping an event loop waiting.
 
     One thread looks for all results that coroutines wait for.
@@ -74,8 +74,7 @@ async def await_result(store: Store, job_id: int, timeout: float | None = None) 
 
     if store.if_open is not None and store.if_open.is_awaited_by_transaction():
         raise _in_own_transaction(job_id)
-    if timeout is not None:
-        check_seconds("timeout", timeout)
+    timeout = None if given is None else seconds_to_wait("timeout", given)
     until = until_of(timeout)
     if timeout is not None and timeout <= 0:
         # A look is not a wait, for which a runner would begin something.

@@ -7,6 +7,7 @@ what is allowed. None passes where it leaves the choice to something else.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -20,6 +21,7 @@ KEY_LENGTH = 500  # characters of a key, unique or of concurrency, and of a circ
 MOST = 1_000_000_000  # what is counted, at most
 LARGEST_ID = 2**63 - 1
 PRIORITY_LIMIT = 1_000_000
+LONGEST_WAIT = min(MAX_DURATION_MS / 1000, threading.TIMEOUT_MAX)  # seconds
 _SHOWN = 80  # characters of a value in a message
 
 
@@ -77,16 +79,30 @@ def check_number(name: str, value: Any, low: float, high: float) -> None:
         )
 
 
-def check_seconds(name: str, value: Any) -> None:
-    """Refuse what is not a number of seconds to wait, be it 0, less or infinite."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not value <= math.inf  # which is said of what is not a number, too
-    ):
-        raise ConfigurationError(
-            f"{name}={shown(value)} is not a time to wait; give a number of seconds"
-        )
+def seconds_to_wait(name: str, value: Any) -> float:
+    """Return a time to wait in seconds, which may be 0, less or infinite.
+
+    Raises:
+        ConfigurationError: It is not a duration, nor such a number.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value != value:  # noqa: PLR0124 - what is not a number
+            raise ConfigurationError(
+                f"{name}={shown(value)} is not a time to wait; give a number of seconds"
+            )
+        return min(value, LONGEST_WAIT)
+    return min(duration_ms(value, name=name) / 1000, LONGEST_WAIT)
+
+
+def grace_seconds(value: Any) -> float:
+    """Return how long tasks have to end, in seconds; infinity is as long as they take.
+
+    Raises:
+        ConfigurationError: It is not a duration.
+    """
+    if value == math.inf and isinstance(value, float):
+        return LONGEST_WAIT
+    return min(duration_ms(value, name="grace") / 1000, LONGEST_WAIT)
 
 
 def check_priority(value: int | None) -> None:

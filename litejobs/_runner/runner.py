@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from litejobs._definitions.checks import LONGEST_WAIT, grace_seconds, seconds_to_wait
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime, now_ms
 from litejobs._process.killed import Killed
@@ -29,6 +30,7 @@ from litejobs._values.text import sentence
 from litejobs.errors import DatabaseBusy, DatabaseFull, LiteJobsError
 
 if TYPE_CHECKING:
+    from litejobs._definitions.policy import Duration
     from litejobs._executors.registered import Executors
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
@@ -225,10 +227,10 @@ class Runner(Turns):
             *(self._threads, self._database.path),
         )
 
-    def stop(self, grace: float | None = None) -> None:
+    def stop(self, grace: Duration | None = None) -> None:
         """Claim nothing any more, and settle every attempt.
 
-        Tasks have *grace* seconds of real time to end; the others are told, recorded
+        Tasks have *grace*, of real time, to end; the others are told, recorded
         as interrupted (which uses up no attempt), and left to themselves. Called by a
         task of this runner, it does not wait, for then that task could never end.
 
@@ -244,7 +246,7 @@ class Runner(Turns):
             )
             self._refuse_in_transaction("stop()")
         if grace is not None:
-            self.shorten_grace(grace)
+            self.shorten_grace(grace_seconds(grace))
         self.request_stop()
         if is_own:
             return
@@ -409,16 +411,19 @@ class Runner(Turns):
                 "wait for itself; do it where the runner was started"
             )
 
-    def wait_idle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout: Duration | None = None) -> bool:
         """Wait until nothing is due and nothing runs; return whether that is so.
 
-        It is False after *timeout* seconds of real time, or if the runner has stopped.
+        It is False after *timeout*, of real time, or if the runner has stopped.
 
         Raises:
             LiteJobsError: A task of this runner asks for it, which runs itself.
         """
+        seconds = (
+            LONGEST_WAIT if timeout is None else seconds_to_wait("timeout", timeout)
+        )
         # With no time it is a look, for which nothing is to begin.
-        waits = timeout is None or timeout > 0
+        waits = seconds > 0
         if waits:
             self._execution.refuse_in_loop(
                 "wait_idle()", "`await asyncio.to_thread(runner.wait_idle)`"
@@ -430,9 +435,7 @@ class Runner(Turns):
                 )
             self._refuse_in_transaction("wait_idle()")
         with self.waited_for() if waits else contextlib.nullcontext():
-            return self._wait_idle(
-                threading.TIMEOUT_MAX if timeout is None else timeout
-            )
+            return self._wait_idle(seconds)
 
     def waited_for(self) -> contextlib.AbstractContextManager[None]:
         """Go on in the block, where somebody waits, though a test holds the clock."""

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from litejobs._definitions.checks import is_whole, names_of_queues, shown
-from litejobs._definitions.milliseconds import duration_ms
+from litejobs._definitions.checks import grace_seconds, is_whole, names_of_queues, shown
 from litejobs._process import fork_guard, log, role
 from litejobs._process.clock import move_to, now_ms
 from litejobs._process.service_manager import State, manager
@@ -144,9 +143,7 @@ class RunnerService:
         runner = self.runner
         if runner is not None:
             self._companions.request_stop()
-            runner.stop(
-                None if grace is None else duration_ms(grace, name="grace") / 1000
-            )
+            runner.stop(grace)
             if not runner.has_stopped():
                 return
             self.runner = None
@@ -239,7 +236,7 @@ class RunnerService:
                     runner,
                     self._companions,
                     caught,
-                    duration_ms(grace, name="grace") / 1000,
+                    grace_seconds(grace),
                 )
 
     def drain(
@@ -446,7 +443,7 @@ class RunnerService:
             )
         self._execution.loops.forget_closed()
         self._executors.let_run(concurrency)
-        seconds = duration_ms(grace, name="grace") / 1000
+        seconds = grace_seconds(grace)
         names = None if queues is None else names_of_queues(queues)
         self.runner = Runner(
             self._store,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from litejobs._control.async_transaction import AsyncTransaction
 from litejobs._control.waiting import not_stored
 from litejobs._definitions import json_codec
+from litejobs._definitions.checks import seconds_to_wait
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process import log
 from litejobs._process.clock import timer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from litejobs._definitions.policy import Duration
     from litejobs._storage.database import Database
 
 
@@ -319,15 +321,16 @@ class Current:
         if self.on_wait is not None:
             self.on_wait(self)
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: Duration) -> bool:
         """Sleep up to *seconds* of real time; True as soon as the task is to end."""
+        longest = seconds_to_wait("seconds", seconds)
         if self._cancelled is None:
             # Made when it is needed: an event for each attempt would be costly. Whoever
             # cancels sets the flag first, and only then looks for an event.
             self._cancelled = threading.Event()
         if self._is_cancelled:
             return True
-        return self._cancelled.wait(seconds)
+        return self._cancelled.wait(longest)
 
     def check(self) -> None:
         """Do nothing, or raise `TaskCancelled` if the task is asked to end."""
