@@ -912,7 +912,8 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
         The options are those of `start`, but *standby* is False if it is not given.
-        With *until_empty* it ends once nothing is due and nothing runs, after it has
+        With *until_empty* it ends once nothing is due and nothing runs (see
+        `Runner.wait_idle`, also for what it leaves), after it has
         been the runner; what waits for its time, or for something else, is left.
         """
         self._service.run_forever(**options)

@@ -192,8 +192,11 @@ def move_to(ms: int) -> None:
 
 def stands_for_a_test() -> bool:
     """Whether it moves only when a test moves it, which holds it: see `settable`."""
-    if not _settable:
-        return False
+    return _settable > 0 and stands()
+
+
+def stands() -> bool:
+    """Whether a held clock moves only when somebody moves it."""
     frozen = getattr(sys.modules.get("freezegun.api"), "freeze_factories", None)
     if frozen:
         return not hasattr(frozen[-1], "start")  # with tick=True it goes on

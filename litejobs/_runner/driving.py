@@ -38,8 +38,9 @@ class Driving:
         """Run all that is due, in this thread; return the number of attempts.
 
         For tests and scripts. Jobs that become due meanwhile are run too, and those in
-        outboxes. Time limits do not interrupt a task, since it runs in the calling
-        thread.
+        outboxes. It waits for no time to pass: what a rate, a tier or a circuit holds
+        back is left, as what waits for its time or a retry. Time limits do not
+        interrupt a task, since it runs in the calling thread.
 
         Only jobs of this *queue* (or of several) and of this *task* are run, if they
         are given; the others wait. With *until* a function, it ends after the first

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from litejobs._process import log
-from litejobs._process.clock import RealTime
+from litejobs._process.clock import RealTime, stands
 from litejobs._process.identity import host_name, process_token
 from litejobs._process.timing import TIMES
 from litejobs._runner.decisions import Decision, log_decision
@@ -545,7 +545,7 @@ class Loop:
 
     def is_idle(self) -> bool:
         """Whether all that is due is done."""
-        return bool(self._database.look("idle")[0][0])
+        return bool(self._database.look("idle", idle_for(self._database))[0][0])
 
     def is_any_unended(self, jobs: Sequence[int]) -> bool:
         """Whether one of *jobs* is there that has not ended."""
@@ -633,6 +633,11 @@ class Loop:
             log.exception("what became of %d attempts is not logged", len(attempts))
         else:
             _log_all(rows, raised)
+
+
+def idle_for(database: Database) -> dict[str, Any]:
+    """The parameters of `idle`: where the clock stands no rate comes to its end."""
+    return {"stands": database.clock_is_held and stands()}
 
 
 def _numbers_of(document: bytes) -> dict[str, int]:

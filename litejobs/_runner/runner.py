@@ -19,6 +19,7 @@ from litejobs._runner.health import (
     tasks_stuck,
     too_many_stuck,
 )
+from litejobs._runner.loop import idle_for
 from litejobs._runner.placed import Placed
 from litejobs._runner.pool import IDLE_PATIENCE, WakeUp
 from litejobs._runner.standby import Standby
@@ -414,7 +415,11 @@ class Runner(Turns):
     def wait_idle(self, timeout: Duration | None = None) -> bool:
         """Wait until nothing is due and nothing runs; return whether that is so.
 
-        It is False after *timeout*, of real time, or if the runner has stopped.
+        It is False after *timeout*, of real time, or if the runner has stopped. Jobs
+        that only a rate or a tier holds back are due, and waited for, except on a clock
+        that stands, in a test. What waits for its time or a retry is left, and so is
+        what waits for something else: a circuit that is open, a pause, a fact, an
+        executor that is away.
 
         Raises:
             LiteJobsError: A task of this runner asks for it, which runs itself.
@@ -490,7 +495,8 @@ class Runner(Turns):
 
     def _is_done(self) -> bool:
         """Whether nothing runs and nothing is due."""
-        return self._is_idle() and bool(self._database.run("idle")[0][0])
+        told = idle_for(self._database)
+        return self._is_idle() and bool(self._database.run("idle", told)[0][0])
 
     # The loop ---------------------------------------------------------------------
 

@@ -433,7 +433,10 @@ where attempt.finished_at is not null or attempt.id is null
 or job.cancel_requested_at is not null;
 
 -- name: idle
--- Is everything that is due done?
+-- Is everything that is due done? Jobs in line that nothing holds back but a rate or a
+-- tier are not: their turn comes by itself, at an instant that is known, unless the
+-- clock :stands. What waits for an open circuit or an executor does for something
+-- else than time.
 select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (select 1 from litejobs__candidate where job_id is not null)
     and not exists (select 1 from litejobs__candidate_apart where job_id is not null)
@@ -444,7 +447,43 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
         select 1 from litejobs_occurrence
         where state = 'planned' and due_at <= (select now from litejobs_clock)
     )
-    and not exists (select 1 from litejobs_telling);
+    and not exists (select 1 from litejobs_telling)
+    and (
+        :stands
+        or not exists (
+            select 1
+            from (
+                select case below.lanes when 0 then base.id else lane.id end as id
+                from litejobs__queue_gate as queue
+                cross join litejobs_lane as base
+                    on base.queue = queue.queue and base.base_id is null
+                cross join (select 0 as lanes union all select 1) as below
+                left join litejobs_lane as lane on below.lanes
+                    and lane.base_id = base.id and lane.head_id is not null
+                    and lane.parked = 0
+                where queue.queue_rate_until is not null or exists (
+                    select 1 from litejobs_tier
+                    where id = base.tier_id and taken >= at_most
+                    and next_at > (select now from litejobs_clock)
+                )
+                union all
+                select lane.id
+                from litejobs_key as key
+                cross join litejobs_lane as lane
+                    on lane.concurrency_key = key.key and lane.concurrency_key <> ''
+                where key.closed_until is not null
+            ) as slow
+            cross join litejobs__gate as gate on gate.lane_id = slow.id
+            where exists (select 1 from litejobs__ready where lane_id = slow.id)
+            and not gate.is_open
+            and replace(
+                replace(
+                    replace(gate.closed, '"queue_rate":1,', ''), '"key_rate":1,', ''
+                ),
+                '"tier":1,', ''
+            ) = ''
+        )
+    );
 
 -- name: is_any_unended
 -- Is there any of these jobs that has not ended?

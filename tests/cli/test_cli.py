@@ -1502,6 +1502,21 @@ def test_run_until_empty_leaves_what_waits_for_its_time(tmp_path: Path) -> None:
         assert jobs.counts() == {"completed": 1, "scheduled": 1}
 
 
+def test_run_until_empty_waits_for_what_a_rate_holds_back(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    note = "\nholder.jobs.task(name='note')(lambda: print('it', flush=True))\n"
+    with LiteJobs(path) as jobs:
+        jobs.queues["default"].set(rate="10/s")
+        for _ in range(5):
+            jobs.enqueue("note")
+    with Running(tmp_path, "--until-empty", application=APPLICATION + note) as runner:
+        assert [runner.said() for _ in range(5)] == ["it\n"] * 5
+        runner.logged("nothing is due and nothing runs")
+        assert runner.process.wait(30) == 0
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"completed": 5}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who handles signals")
 def test_waiting_standby_ends_on_sigterm(tmp_path: Path) -> None:
     with Running(tmp_path) as first:

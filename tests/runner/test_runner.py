@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import apsw
 import pytest
@@ -214,6 +214,37 @@ def test_wait_idle_is_false_when_the_time_is_over_or_the_runner(
         assert runner.wait_idle(LONG) is True
     hold.enqueue()
     assert runner.wait_idle(LONG) is False
+
+
+@pytest.mark.parametrize("by", ["queue", "key", "tier"])
+def test_wait_idle_waits_for_what_a_rate_or_a_tier_holds_back(
+    jobs: LiteJobs, by: str
+) -> None:
+    note = jobs.task(name="note")(lambda: None)
+    if by == "queue":
+        jobs.queues["default"].set(rate="20/s")
+    elif by == "key":
+        jobs.keys["k"].set(rate="20/s")
+    else:
+        jobs.tiers.set(0, every="100ms", at_most=2)
+    options: Any = {"concurrency_key": "k"} if by == "key" else {}
+    jobs.enqueue_many([note.using(**options).call() for _ in range(6)])
+    with jobs.running() as runner:
+        assert runner.wait_idle(LONG)
+        assert jobs.counts() == {"completed": 6}
+
+
+def test_wait_idle_leaves_what_a_rate_holds_back_where_the_clock_stands(
+    clock: Any, jobs: LiteJobs
+) -> None:
+    """Whoever waits would have to move it."""
+    del clock
+    note = jobs.task(name="note")(lambda: None)
+    jobs.queues["default"].set(rate="1/s")
+    jobs.enqueue_many([note.call(), note.call()])
+    with jobs.running() as runner:
+        assert runner.wait_idle(LONG)
+        assert jobs.counts() == {"completed": 1, "pending": 1}
 
 
 def test_wait_idle_without_any_time_says_how_it_is(jobs: LiteJobs, gate: Gate) -> None:

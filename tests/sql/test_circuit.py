@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from litejobs._storage.statements import queries
 from tests.sql.fixture import (
     DAY,
     HOUR,
@@ -80,6 +81,16 @@ def test_a_circuit_opens_after_failures_in_a_row(held: Sql) -> None:
     assert held.rows("select * from litejobs_agenda")[0].next_probe_at == now + MINUTE
     assert claimed(held) == []
     assert held.content("litejobs_circuit_failure") == []
+
+
+def test_what_waits_for_an_open_circuit_is_left_by_who_waits_for_the_rest(
+    held: Sql,
+) -> None:
+    serve(held, threshold=1, cooldown_ms=MINUTE)
+    end(held, "error")
+    waiting(held, 2)
+    [idle] = held.execute(queries()["idle"], {"stands": 0})
+    assert idle == (1,)
 
 
 def test_five_failures_and_half_a_minute_are_the_default(held: Sql) -> None:

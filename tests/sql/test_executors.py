@@ -429,6 +429,14 @@ def test_an_executor_that_is_away_begins_nothing(db: Sql) -> None:
     assert db.claim_room(1, cpu=2) == [job]
 
 
+def test_what_waits_for_an_executor_is_left_by_who_waits_for_the_rest(db: Sql) -> None:
+    on_cpu(db)
+    db.enqueue("b")
+    db.query("executor_away", name="cpu", away=1)
+    [told] = db.query("idle", stands=0)
+    assert tuple(vars(told).values()) == (1,)
+
+
 def test_executors_of_a_runner_that_is_over_are_nobodys(db: Sql) -> None:
     on_cpu(db)
     job = db.enqueue("b")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Callable
+from typing import Any
 
 from litejobs._storage import statements
 from tests.rows import for_each
@@ -191,7 +193,7 @@ def test_nothing_is_idle_that_is_due_or_runs(held: Sql) -> None:
     held.serve("a", jitter=0.0)
 
     def idle() -> bool:
-        return bool(held.value(statements.queries()["idle"]))
+        return bool(held.value(statements.queries()["idle"], {"stands": 0}))
 
     assert idle()
     job = held.enqueue("a", run_at=held.now + 1)
@@ -203,6 +205,67 @@ def test_nothing_is_idle_that_is_due_or_runs(held: Sql) -> None:
     attempt = held.begin(job)
     assert not idle()
     held.settle(attempt, "error")
+    assert idle()
+
+
+def paced_queue(held: Sql) -> None:
+    held.execute(
+        "insert into litejobs_queue (name, rate_count, rate_ms)"
+        " values ('default', 1, 60000)"
+    )
+
+
+def paced_key(held: Sql) -> None:
+    held.execute(
+        "insert into litejobs_key (key, rate_count, rate_ms) values ('k', 1, 60000)"
+    )
+
+
+def tier(held: Sql) -> None:
+    held.execute(
+        "insert into litejobs_tier (queue, min_priority, at_most, every_ms)"
+        " values ('default', 0, 1, 60000)"
+    )
+
+
+def paused(held: Sql) -> None:
+    held.execute("update litejobs_queue set paused = 1 where name = 'default'")
+
+
+@for_each(
+    "gates, columns, waits",
+    [
+        ([paced_queue], {}, True),
+        ([paced_key], {"concurrency_key": "k"}, True),
+        ([tier], {}, True),
+        ([paced_queue, paced_key, tier], {"concurrency_key": "k"}, True),
+        ([paused], {}, False),
+        ([paced_queue, paused], {}, False),
+    ],
+)
+def test_what_only_a_rate_or_a_tier_holds_back_is_not_done(
+    held: Sql, gates: list[Callable[[Sql], None]], columns: dict[str, Any], waits: bool
+) -> None:
+    """Unless the clock stands, for nobody moves it meanwhile."""
+    held.serve("a")
+
+    def idle(**told: int) -> bool:
+        return bool(held.value(statements.queries()["idle"], {"stands": 0} | told))
+
+    for gate in gates[: None if waits else -1]:
+        gate(held)
+    first, second = held.enqueue("a", **columns), held.enqueue("a", **columns)
+    held.claim(1)
+    held.settle(held.job(first).attempt_id, "ok")
+    if not waits:
+        gates[-1](held)
+    assert idle() is not waits
+    assert idle(stands=1)
+    held.wait(MINUTE)
+    held.tick()
+    if waits:
+        assert not idle(stands=1)
+        held.settle(held.begin(second), "ok")
     assert idle()
 
 

@@ -530,7 +530,7 @@ def steps(db: Sql, statement: str, history: int) -> int:
     if statement.startswith("settle"):
         db.claim(1)
     last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
-    told = {"runner": 1, "seen_at": 0, "after": last}
+    told = {"stands": 0, "runner": 1, "seen_at": 0, "after": last}
     return machine_steps(db, STATEMENTS[statement], told)
 
 
@@ -593,7 +593,7 @@ def steps_beside_empty(db: Sql, statement: str, lanes: int, in_line: int) -> int
     for _ in range(in_line):
         db.enqueue(f"a{lanes - 1}")
     last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
-    told = {"runner": 1, "seen_at": 0, "after": last}
+    told = {"stands": 0, "runner": 1, "seen_at": 0, "after": last}
     return machine_steps(db, STATEMENTS[statement], told)
 
 

@@ -182,9 +182,10 @@ def run(
     ended by then is run again later.
 
     With --until-empty the exit code is 0 when nothing is due and nothing runs, also if
-    jobs have failed for good. Jobs that wait for their time, for a retry or for others
-    are left. With --reload the jobs run in a process of its own, which is stopped, with
-    the grace period, and started anew when a file of the application's changes.
+    jobs have failed for good. Jobs that a rate or a tier holds back are waited for;
+    those that wait for their time, a retry, an open circuit or others are left. With
+    --reload the jobs run in a process of its own, which is stopped, with the grace
+    period, and started anew when a file of the application's changes.
 
     The log goes to the error stream as text, unless the application has set up its
     logging.
