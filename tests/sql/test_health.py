@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.sql.fixture import MINUTE, SECOND, STATES, Sql
@@ -141,3 +144,18 @@ def test_a_job_that_is_given_back_again_and_again_is_found(held: Sql) -> None:
     assert found(held) == said
     held.claim()
     assert found(held) == {}
+
+
+def test_the_docs_name_all_rows_that_there_can_be(db: Sql) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text("utf-8")
+    [listed] = re.findall(
+        r"rows of\s`litejobs_health`, for any client,(.*?)\.", page, re.DOTALL
+    )
+    parts = ("litejobs_health", "litejobs__lack_of_room", "litejobs__retention_finding")
+    views = "".join(
+        db.value("select sql from sqlite_schema where name = ?", (name,))
+        for name in parts
+    )
+    codes = set(re.findall(r"'(\w+)'(?: as code)?,\s+'(?:problem|warning)'", views))
+    assert set(re.findall(r"`(\w+)`", listed)) == codes
+    assert all(f"`{code}`" in page.partition("| --- |")[2] for code in codes)
