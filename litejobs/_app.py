@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 import apsw
@@ -115,7 +116,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
     ("event"): a duration, None for ever, 0 not at all, or `{"age": "7d", "most":
     10_000}`. What is not named stays as the file has it, in a new one 7 days, 7 days,
     for ever, 30 days and 30 days; what a person has set in the file (`retention`) is
-    not changed. The runner deletes when it has nothing else to do. With `"file":
+    not changed. The runner deletes when it has nothing else to do. Of a job that has
+    not ended the newest 1,000 attempts are kept, or so many as *keep_attempts* says
+    (`"attempt"` in *retention*; None: all). With `"file":
     "400MB"` it deletes those that ended first, however short ago, while the file uses
     more, but none that is kept for ever.
 
@@ -137,6 +140,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         max_size: int | str | None = None,
         max_size_shared: bool = False,
         retention: Mapping[KeptKind, Duration | Kept | None] | None = None,
+        keep_attempts: int | EllipsisType | None = ...,
         executors: Mapping[str, TaskExecutor] | None = None,
     ) -> None:
         self._executors = Executors(executors)
@@ -151,6 +155,8 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
             from litejobs._schedules.cron import checked_zone
 
             self._timezone = checked_zone(timezone)
+        if keep_attempts is not ...:
+            retention = {**(retention or {}), "attempt": keep_attempts}
         self._registry = Registry(renames, lambda: self._service.runner, retention)
         self._kept_bytes = self._registry.kept_below(self._max_bytes)
         self._backups: Backups | None = None

@@ -173,7 +173,7 @@ class JobCancelled(JobNotCompleted):
 
 
 class EventsLost(LiteJobsError):
-    """A part of the log was deleted before it was read, together with its jobs.
+    """A part of the log was deleted before it was read, with its jobs or attempts.
 
     What came after the id `after`, up to `until`, is not all there any more: that of
     jobs of the tasks in `tasks`, in which '' stands for what is about no job. What

@@ -116,7 +116,9 @@ def read_page(ask: Ask, after: int, chosen: Wanted, *, known_lost: int = 0) -> P
     return Page(place, events, lost)
 
 
-def read_job(ask: Ask, after: int, chosen: Wanted) -> Page | None:
+def read_job(
+    ask: Ask, after: int, chosen: Wanted, *, known_lost: int = 0
+) -> Page | None:
     """The same of one job; None if it is not there (any more)."""
     asked = {"after": after, **chosen.filters}
     rows = ask("transitions_of_job", asked)
@@ -124,7 +126,10 @@ def read_job(ask: Ask, after: int, chosen: Wanted) -> Page | None:
         return None
     told = [_event(row[:-2]) for row in rows if row[0] is not None and row[-2]]
     place, is_ended = rows[-1][0], rows[-1][-1]
-    return Page(after if place is None else place, told, [], has_ended=bool(is_ended))
+    gone = ask("attempts_gone", {"id": chosen.job_id})
+    lost = [(row[1], row[2]) for row in gone if row[2] > max(after, known_lost)]
+    place = after if place is None else place
+    return Page(place, told, lost, has_ended=bool(is_ended))
 
 
 class ProgressReader:
@@ -189,9 +194,9 @@ def lost_error(after: int, lost: list[tuple[str, int]]) -> EventsLost:
     named = ", ".join(f"task {name}" for name in tasks if name)
     return EventsLost(
         f"of the events after {after} not all are there any more: up to {until} jobs "
-        f"were deleted ({named or 'no task'}) before they were told; the next one that "
-        "is asked for comes after them, and what must hear of all reads more often, or "
-        "keeps jobs longer",
+        f"or attempts were deleted ({named or 'no task'}) before they were told; the "
+        "next one that is asked for comes after them, and what must hear of all reads "
+        "more often, or keeps jobs longer",
         after,
         until,
         tasks,

@@ -116,7 +116,10 @@ class Job(JobHandle, Generic[R_co]):
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every attempt of its life, the first one first.
+        """Every attempt of its life that is kept, the first one first.
+
+        Of a job that has not ended the newest 1,000 are, unless a rule says otherwise
+        (`keep_attempts`): `start_no` of the first tells how many came before.
 
         Raises:
             JobNotFound: The job has been deleted, and they with it.

@@ -73,6 +73,7 @@ class Past:
 
         Raises:
             JobNotFound: There is none, or none any more, or there was none yet.
+            EventsLost: Attempts that it had then were deleted since.
             ConfigurationError: The instant lies ahead.
         """
         if at is None:
@@ -98,7 +99,8 @@ class Past:
         of today, and `ctx`, `iter` and `progress` are None where something has happened
         to the job since.
 
-        Jobs that were deleted since are missing. Where some of these (of the *task*, if
+        Jobs that were deleted since are missing, and those whose attempts of then
+        were. Where some of these (of the *task*, if
         one is given) had not even ended then, what is left is listed only if it is
         asked for with *partial*.
 
@@ -226,13 +228,24 @@ def past_snapshot(store: Store, job_id: int, at: dt.datetime) -> JobSnapshot:
 
 
 def not_yet(source: Source, job_id: int, moment: Moment) -> Exception:
-    """The exception for a job that there is not, or that was not there yet."""
+    """The exception for a job that there is not, was not yet, or is not remembered."""
     from litejobs._control.missing import no_job
-    from litejobs.errors import JobNotFound
+    from litejobs.errors import EventsLost, JobNotFound
 
     rows = source.rows("get_job", {"id": job_id})
     if not rows:
         return no_job(source, job_id)
+    for row in source.rows("attempts_gone", {"id": job_id}):
+        if moment.log_id <= row["log_id"] and moment.at >= rows[0]["created_at"]:
+            return EventsLost(
+                f"how job {job_id} stood at {shown_instant(moment.at)} is not known "
+                f"any more: {row['gone']} older attempts of it were deleted, since the "
+                "newest ones alone are kept (keep_attempts); ask for an instant from "
+                f"{shown_instant(row['since_at'])} on",
+                moment.event_id,
+                row["log_id"] * 4 + 3,
+                (row["task"],),
+            )
     return JobNotFound(
         f"there was no job {job_id} yet at {shown_instant(moment.at)}: it was asked "
         f"for at {shown_instant(rows[0]['created_at'])}"
@@ -260,12 +273,13 @@ def lost(source: Source, moment: Moment, task: str | None) -> EventsLost | None:
 
 
 def gone_in_words(gone: list[dict[str, Any]]) -> str:
-    """Of which tasks jobs were deleted, and up to when they had ended."""
+    """Of which tasks jobs or attempts were deleted, and up to when they had ended."""
     named = [f"task {row['task']}" for row in gone if row["task"]]
     if len(named) < len(gone):
         named.append("tasks that nobody has registered, or no job at all")
     until = shown_instant(max(row["at"] for row in gone))
-    return f"jobs that had ended up to {until} were deleted ({', '.join(named)})"
+    which = ", ".join(named)
+    return f"jobs or attempts that had ended up to {until} were deleted ({which})"
 
 
 def shown_instant(ms: int) -> str:

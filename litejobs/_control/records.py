@@ -211,9 +211,9 @@ class Measures:
     threads' time that the last runner has used: `busy_ms`, which is `new_busy_ms` for
     first attempts and `retry_busy_ms` for those after them.
 
-    What counts of a task came after its last job that was deleted, since the time
-    before is known in part only; the time of the threads after the last of all, which
-    was at `horizon_at`. That is None while none was deleted.
+    What counts of a task came after its last job or attempt that was deleted, since the
+    time before is known in part only; the time of the threads after the last of all,
+    which was at `horizon_at`. That is None while none was deleted.
     """
 
     retries: int

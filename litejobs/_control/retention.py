@@ -9,7 +9,7 @@ import attrs
 
 from litejobs._control.rows import Rows
 from litejobs._definitions.checks import check_name, check_word, shown
-from litejobs._definitions.retention import FILE, KINDS, OF_JOBS, kept_row
+from litejobs._definitions.retention import ATTEMPT, FILE, KINDS, OF_JOBS, kept_row
 from litejobs._storage.room import check_order, check_own
 from litejobs.errors import ConfigurationError
 
@@ -23,8 +23,10 @@ class RetentionRule:
     """How long one kind of thing is kept: of a task, a queue, both, or all of it.
 
     Durations are in milliseconds; `age_ms` None is for ever, and `most` None any
-    number. Of the kind "file", `bytes` says how much the file may use before what has
-    ended first is deleted. `source` is who says so: "default", "code" or "person".
+    number. Of the kind "attempt", `most` says how many attempts of a job are kept that
+    has not ended. Of the kind "file", `bytes` says how much the file may use before
+    what has ended first is deleted. `source` is who says so: "default", "code" or
+    "person".
     """
 
     kind: str
@@ -69,7 +71,7 @@ class Retention(Rows, Sequence[RetentionRule]):
     def set(
         self,
         kind: KeptKind,
-        age: Duration | str | None,
+        age: Duration | str | int | None,
         most: int | None = None,
         *,
         task: str | None = None,
@@ -82,6 +84,10 @@ class Retention(Rows, Sequence[RetentionRule]):
         these. Those that ended last are the newest. What is set here stays, whatever
         the code says later.
 
+        Of the kind "attempt", give a number in place of the age: so many attempts are
+        kept of a job that has not ended, those that ended last. What its limits, its
+        budget and its rules count stays as it is.
+
         Of the kind "file", give a size (bytes, or a text as "400MB") in place of the
         age: while the file uses more, jobs are deleted that ended first, however short
         ago, but none that is kept for ever. In a file that has tables of the
@@ -92,20 +98,20 @@ class Retention(Rows, Sequence[RetentionRule]):
         """
         scope = _scope(kind, task, queue)
         what = f"retention of {kind}"
-        if kind != FILE:
-            if shared:
-                raise ConfigurationError(
-                    f"{what}: shared is for the size of the file; leave it out"
-                )
+        if shared and kind != FILE:
+            raise ConfigurationError(
+                f"{what}: shared is for the size of the file; leave it out"
+            )
+        if kind not in _ALONE:
             row = kept_row(what, {"age": age, "most": most}, kind)
+        elif most is not None:
+            raise ConfigurationError(
+                f"most={shown(most)} is for jobs that have ended; {_ALONE[kind]} alone"
+            )
         else:
-            if most is not None:
-                raise ConfigurationError(
-                    f"most={shown(most)} is for jobs; of the file give the size alone"
-                )
             row = kept_row(what, age, kind)
-            if row["bytes"] is not None and not shared:
-                check_own(self._store.database, f"{what}={shown(age)}", "shared=True")
+        if row["bytes"] is not None and not shared:
+            check_own(self._store.database, f"{what}={shown(age)}", "shared=True")
         with self._store.transaction() as db:
             self._write("write_retention", **scope, **row)
             if row["bytes"] is not None:
@@ -129,6 +135,9 @@ class Retention(Rows, Sequence[RetentionRule]):
             if not self._write("drop_retention", **scope):
                 raise KeyError((kind, task, queue))
             self._write("restore_retention", **scope)
+
+
+_ALONE = {FILE: "of the file give the size", ATTEMPT: "of attempts give the number"}
 
 
 def _scope(kind: str, task: str | None, queue: str | None) -> dict[str, Any]:

@@ -370,7 +370,7 @@ class EventStream:
         with self._store.database.one_moment() as ask:
             page: Page | None
             if self._wanted.job_id is not None:
-                page = read_job(ask, after, self._wanted)
+                page = read_job(ask, after, self._wanted, known_lost=self._lost)
             else:
                 page = read_page(ask, after, self._wanted, known_lost=self._lost)
             progress: list[Event] = []

@@ -14,14 +14,15 @@ from litejobs.errors import ConfigurationError
 if TYPE_CHECKING:
     from litejobs._definitions.policy import Duration
 
-KeptState = Literal["completed", "cancelled", "dead_lettered"]
+KeptState = Literal["completed", "cancelled", "dead_lettered", "attempt"]
 KeptKind = Literal[
-    "completed", "cancelled", "dead_lettered", "operation", "event", "file"
+    "completed", "cancelled", "dead_lettered", "attempt", "operation", "event", "file"
 ]
 
 OF_JOBS: tuple[str, ...] = get_args(KeptState)
 KINDS: tuple[str, ...] = get_args(KeptKind)
 FILE = "file"
+ATTEMPT = "attempt"
 
 
 class Kept(TypedDict, total=False):
@@ -58,13 +59,17 @@ def kept_rows(
 def kept_row(what: str, value: Any, kind: str) -> dict[str, int | None]:
     """Return the `age_ms`, the `most` and the `bytes` of one *kind*, checked.
 
-    Of the file *value* is a size, of all else how long it is kept.
+    Of the file *value* is a size, of attempts how many of a job that has not ended are
+    kept, of all else how long it is kept.
 
     Raises:
         ConfigurationError: It cannot work.
     """
     if kind == FILE:
         return {"age_ms": None, "most": None, "bytes": size_of_file(what, value)}
+    if kind == ATTEMPT:
+        most = None if value is None else whole(what, value, 1)
+        return {"age_ms": None, "most": most, "bytes": None}
     if not isinstance(value, Mapping):
         age = None if value is None else duration_ms(value, name=what)
         return {"age_ms": age, "most": None, "bytes": None}

@@ -325,8 +325,8 @@ class EventNotifier:
         tasks = [name for name, _ in lost if name]
         log.warning(
             "callbacks were not told of all that happened up to move %d of the log, "
-            "since jobs of %s were deleted before; keep jobs longer than callbacks "
-            "take",
+            "since jobs or attempts of %s were deleted before; keep jobs longer than "
+            "callbacks take",
             *(self._lost, ", ".join(tasks) or "unknown tasks"),
             extra={"event_name": "events_lost", "after": after, "until": self._lost},
         )

@@ -20,6 +20,20 @@ where :task is null or task = :task
 or task = '' and not exists (select 1 from litejobs_task where name = :task)
 order by log_id desc, task;
 
+-- name: attempts_gone
+-- How many attempts of this job have gone, of which task is it, and up to which number
+-- and which instant has what the log said of it? No row if none has.
+select
+    job.starts - (select count(*) from litejobs_attempt where job_id = job.id) as gone,
+    job.task,
+    carried.log_id - 1 as log_id,
+    first.claimed_at as since_at
+from litejobs_carried as carried
+cross join litejobs_job as job on job.id = carried.job_id
+cross join litejobs_attempt as first
+    on first.job_id = carried.job_id and first.start_no = carried.start_no
+where carried.job_id = :id;
+
 -- name: get_past_job
 select * from litejobs_job_past where log_id = :log_id and id = :id;
 

@@ -7,7 +7,7 @@ order by
     litejobs_retention_report.task, litejobs_retention_report.queue,
     case kind
         when 'completed' then 1 when 'cancelled' then 2 when 'dead_lettered' then 3
-        when 'operation' then 4 when 'event' then 5 else 6
+        when 'operation' then 4 when 'event' then 5 when 'attempt' then 6 else 7
     end;
 
 -- name: write_retention
@@ -27,7 +27,7 @@ returning kind;
 
 -- name: restore_retention
 insert into litejobs__declare_retention (kind, task, queue, age_ms, most)
-select kind, '', '', age_ms, null from litejobs__retention_default
+select kind, '', '', age_ms, most from litejobs__retention_default
 where kind = :kind and :task is null and :queue is null;
 
 -- name: retention_told
@@ -44,7 +44,7 @@ select
                     case kind
                         when 'completed' then 1 when 'cancelled' then 2
                         when 'dead_lettered' then 3 when 'operation' then 4
-                        when 'event' then 5 else 6
+                        when 'event' then 5 when 'attempt' then 6 else 7
                     end
             )
         ),

@@ -91,9 +91,10 @@ and at >= coalesce(:since, at) and at <= (select now from litejobs_clock);
 -- The latest attempts of a task that ended by themselves, each with the job as it stood
 -- then, and with what jobs had from the task (`was`): of the task under its former
 -- names, too, since jobs that had ended keep those. What rules had written is what the
--- last attempt before left, or what the first one found; a job that was requeued when
--- it was completed began with an empty iter. Which attempt that was is found for all in
--- one walk through those of their jobs: looked for by each, it would be one for each.
+-- last attempt before left, or what the first one found, or what those have left that
+-- have gone; a job that was requeued when it was completed began with an empty iter.
+-- Which attempt that was is found for all in one walk through those of their jobs:
+-- looked for by each, it would be one for each.
 with chosen (id, job_id) as materialized (
     select attempt.id, attempt.job_id
     from litejobs_attempt as attempt
@@ -158,7 +159,7 @@ from (
                     select past.ctx from litejobs_attempt as past
                     where past.job_id = attempt.job_id and past.start_no = mark.ctx_no
                 ),
-                first.first_ctx
+                carried.ctx, first.first_ctx
             ),
             'iter', coalesce(
                 (
@@ -166,7 +167,8 @@ from (
                     where past.job_id = attempt.job_id and past.start_no = mark.iter_no
                     and past.start_no > coalesce(mark.done_no, 0)
                 ),
-                case when mark.done_no is null then first.first_iter end
+                case when mark.done_no is null
+                    then coalesce(carried.iter, first.first_iter) end
             )
         ) as job
     from (
@@ -178,6 +180,13 @@ from (
                 as done_no
         from litejobs_attempt
         where job_id in (select job_id from chosen)
+        and start_no >= coalesce(
+            (
+                select start_no from litejobs_carried
+                where job_id = litejobs_attempt.job_id
+            ),
+            1
+        )
         window earlier as (
             partition by job_id order by start_no
             rows between unbounded preceding and 1 preceding
@@ -185,8 +194,10 @@ from (
     ) as mark
     cross join litejobs_attempt as attempt on attempt.id = mark.id
     cross join litejobs_job as job on job.id = attempt.job_id
+    left join litejobs_carried as carried on carried.job_id = attempt.job_id
     left join litejobs_attempt as first
         on first.job_id = attempt.job_id and first.start_no = 1
+        and carried.job_id is null
     where mark.id in (select id from chosen)
 );
 

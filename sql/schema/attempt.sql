@@ -101,3 +101,23 @@ where ended is not null;
 create index litejobs_attempt_given_back
 on litejobs_attempt (id)
 where status = 'interrupted' and decision = 'snooze';
+
+-- Of a job that has not ended older attempts have gone, as retention says: those before
+-- its start `start_no`, with what the log said of it before that, which is the number
+-- `log_id`. What they left to the others is carried here: the last instant that they
+-- set, what they had written into ctx and iter, whether one of them was a retry since
+-- the job had last ended, and the last start that was not given back.
+create table litejobs_carried (
+    job_id integer not null primary key,
+    start_no integer not null,
+    log_id integer not null,
+    run_at integer,
+    was_retried integer not null default 0,
+    used_no integer not null default 0,
+    ctx text,
+    iter text,
+    constraint litejobs_carried_in_range
+        check (
+            start_no > 1 and log_id >= 1 and was_retried in (0, 1) and used_no >= 0
+        )
+) strict;

@@ -3,12 +3,13 @@
 -- How long things of a kind are kept: jobs that have ended like this, what people did
 -- (`operation`), and what the log says of no job (`event`). Of the rows that speak of a
 -- job the one that says most counts alone: of its task and queue, its task, its queue,
--- all of them ('' is any). After `age_ms` it goes, by NULL never, and with 0 as soon as
--- those who wait for it have its result; and beyond the `most` that have ended last, as
--- far as these are counted: `counted`, back to `cut_place` in the log, from which on
--- those go that ended earlier. While the `file` uses as many `bytes`, what has ended
--- first goes first, but for what is kept for ever. The code says a row again with each
--- start, until somebody has `edited` it.
+-- all of them ('' is any). Of an `attempt` it says how many are kept of a job that has
+-- not ended (`most`): the newest that are closed, by NULL all. All else goes after
+-- `age_ms`, by NULL never, and with 0 as soon as those who wait for it have its result;
+-- and beyond the `most` that have ended last, as far as these are counted: `counted`,
+-- back to `cut_place` in the log, from which on those go that ended earlier. While the
+-- `file` uses as many `bytes`, what has ended first goes first, but for what is kept
+-- for ever. The code says a row again with each start, until somebody has `edited` it.
 create table litejobs_retention (
     kind text not null,
     task text not null default '',
@@ -21,7 +22,7 @@ create table litejobs_retention (
     cut_place integer,
     constraint litejobs_retention_kind_known check (
         kind = 'completed' or kind = 'cancelled' or kind = 'dead_lettered'
-        or kind = 'operation' or kind = 'event' or kind = 'file'
+        or kind = 'operation' or kind = 'event' or kind = 'file' or kind = 'attempt'
     ),
     constraint litejobs_retention_names_length
         check (length(task) <= 200 and length(queue) <= 200),
@@ -39,12 +40,16 @@ create table litejobs_retention (
         check (bytes between 1 and 1152921504606846976),
     constraint litejobs_retention_edited_is_flag check (edited in (0, 1)),
     constraint litejobs_retention_counted_not_negative check (counted >= 0),
+    constraint litejobs_retention_attempts_are_some check (
+        kind <> 'attempt' or age_ms is null and coalesce(most, 1) >= 1
+    ),
     primary key (kind, task, queue)
 ) strict, without rowid;
 
 -- Where a pass through what there is has come to. It rests, or counts those that have
--- ended last, or looks at jobs, operations, lines of the log, or what schedules have
--- done: behind `at_id` (and in the ledger of that schedule behind `ledger_at`) up to
+-- ended last, or looks at jobs, operations, lines of the log, what schedules have
+-- done, or attempts: behind `at_id` (and in the ledger of that schedule behind
+-- `ledger_at`), of attempts behind those that passes have seen (`attempt_place`), up to
 -- `upto_id` (and `ledger_upto`), which `is_last` when there are no more that could go.
 -- It has begun at `began_at`. One that is full begins with the first job, at `full_at`;
 -- where something is kept for less than an hour, others between them begin at
@@ -74,10 +79,11 @@ create table litejobs_retaining (
     is_over integer not null default 0,
     file_place integer not null default 0,
     file_at integer,
+    attempt_place integer not null default 0,
     constraint litejobs_retaining_is_one_row check (id = 1),
     constraint litejobs_retaining_stage_known check (
         stage = 'rest' or stage = 'count' or stage = 'job' or stage = 'operation'
-        or stage = 'event' or stage = 'ledger'
+        or stage = 'event' or stage = 'ledger' or stage = 'attempt'
     ),
     constraint litejobs_retaining_flags check (
         is_full in (0, 1) and is_last in (0, 1) and late in (0, 1)

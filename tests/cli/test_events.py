@@ -293,7 +293,10 @@ def test_what_was_deleted_before_it_could_be_read_is_said(
             assert [each["name"] for each in others] == ["task.enqueued"]
         else:
             assert shown.stderr.startswith("not all is there of the moves ")
-            assert "jobs were deleted before this could read of them (" in shown.stderr
+            assert (
+                "jobs or attempts were deleted before this could read of them ("
+                in shown.stderr
+            )
             assert shown.stdout.count("\n") == 1
 
 

@@ -91,8 +91,8 @@ def test_jobs_are_listed_as_they_stood(later: Cli) -> None:
         ],
     ]
     assert result.stderr == (
-        "not all is there: jobs that had ended up to 2026-01-01T12:00:01Z were deleted "
-        "(task report)\n"
+        "not all is there: jobs or attempts that had ended up to 2026-01-01T12:00:01Z "
+        "were deleted (task report)\n"
     )
 
 
@@ -161,8 +161,8 @@ def test_json_says_when_it_was_and_what_is_missing(later: Cli) -> None:
         "tasks": ["report"],
         "until_at": "2026-01-01T12:00:01.000Z",
         "unfinished": False,
-        "sentence": "jobs that had ended up to 2026-01-01T12:00:01Z were deleted "
-        "(task report)",
+        "sentence": "jobs or attempts that had ended up to 2026-01-01T12:00:01Z "
+        "were deleted (task report)",
     }
     whole = document(later("list", "--at", "1h", "--task", "send", "--json"))
     assert whole["missing"] is None
@@ -279,7 +279,7 @@ def test_a_sound_file_is_what_is_recorded_of_it(later: Cli) -> None:
         ("ok", "every job is what is recorded of it", None),
         (
             "ok",
-            "nothing is left to compare where jobs that had ended up to "
+            "nothing is left to compare where jobs or attempts that had ended up to "
             "2026-01-01T12:00:01Z were deleted (task report)",
             None,
         ),

@@ -130,8 +130,8 @@ def test_up_to_when_nothing_counts_is_said(story: LiteJobs, db: Cli) -> None:
     shown = db("stats")
     at = horizon["at"].replace(".000", "")
     assert shown.stderr == (
-        f"of task send nothing up to {at} counts, since jobs of that time were "
-        "deleted\n"
+        f"of task send nothing up to {at} counts, since jobs or attempts of that time "
+        "were deleted\n"
     )
     assert db("stats", "--task", "resize").stderr == ""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.sql.fixture import DAY, ERRORS, HOUR, MINUTE, SECOND, Sql, is_code, lent
 
+GIVEN_BACK = ',"error":{"code":"given_back"}'
 OUTCOMES = ("ok", "ok", "error", "error", "timeout", "crashed", "interrupted")
 ENDED = "('completed', 'dead_lettered', 'cancelled')"
 
@@ -146,7 +147,10 @@ class Life:
                 code = self.chosen.choice((None, 1, 2, 3, 4))
                 more = f',"code":{code}' if code else ""
                 more += ',"error":{"type":"Oops","message":"no"}'
-                self.db.settle(attempt, self.chosen.choice(OUTCOMES), more)
+                status = self.chosen.choice(OUTCOMES)
+                if status == "interrupted" and self.chosen.random() < 0.7:
+                    more = GIVEN_BACK
+                self.db.settle(attempt, status, more)
                 self.db.wait(1)
 
     def runner(self) -> None:

@@ -45,8 +45,9 @@ ELSEWHERE = Vocabulary.of(
         # sql/test_leftover.py
         "leftover.kind": "lane key circuit batch operation line spec",
         # sql/test_retention.py, sql/test_shrink.py, sql/test_kept.py
-        "retention.kind": "completed cancelled dead_lettered operation event file",
-        "retaining.stage": "rest count job operation event ledger",
+        "retention.kind": "completed cancelled dead_lettered operation event file "
+        "attempt",
+        "retaining.stage": "rest count job operation event ledger attempt",
         # sql/test_circuit.py: the policies that a random test makes are of both.
         "policy.purpose": "retry circuit",
     },

@@ -15,17 +15,18 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 
-from litejobs import LiteJobs
+from litejobs import LiteJobs, Policy, Retry, Rule
 from litejobs._process import clock as clocks
 from litejobs._runner.loop import Loop
 from litejobs._runner.retention import Retention
-from litejobs.errors import ConfigurationError, ConstraintViolated
+from litejobs.errors import ConfigurationError, ConstraintViolated, EventsLost
 from tests.waiting import Sizes, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 DAY = 86_400.0
 HOUR = 3_600.0
 NOW = "2026-01-01T12:00:00Z"
+SOON = Retry(max_attempts=99, backoff="none", delay="5m", jitter=0)
 
 
 def ids(jobs: LiteJobs) -> list[int]:
@@ -265,7 +266,8 @@ def test_the_first_start_of_a_file_says_what_is_kept(
     [said] = [each for each in caplog.messages if each.startswith("kept: ")]
     assert said == (
         "kept: completed 7d, cancelled 7d, dead_lettered for ever, operation 30d, "
-        "event 30d; the rest is deleted in time (see litejobs retention)"
+        "event 30d, attempt the newest 1000 of a job; the rest is deleted in time (see "
+        "litejobs retention)"
     )
 
 
@@ -326,7 +328,7 @@ def test_what_a_person_has_set_outlives_the_next_start(tmp_path: Path) -> None:
             jobs.retention.reset("completed", task="a")
     with LiteJobs(path, retention={"completed": "2d"}) as jobs:
         assert rules(jobs) == ["completed 2d"]
-        assert len(jobs.retention) == 5
+        assert len(jobs.retention) == 6
         assert jobs.retention[0] == jobs.retention[:1][0]
         assert "kept='2d'" in repr(jobs.retention)
 
@@ -343,6 +345,8 @@ def test_what_a_person_has_set_outlives_the_next_start(tmp_path: Path) -> None:
         ({"file": "much"}, "retention['file']='much' is not a size"),
         ({"file": 0}, "a file cannot be kept below nothing"),
         ({"file": {"age": 5}}, "is not a size"),
+        ({"attempt": 0}, "retention['attempt']=0"),
+        ({"attempt": "7d"}, "retention['attempt']='7d'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(retention: Any, words: str) -> None:
@@ -361,6 +365,8 @@ def test_what_cannot_be_meant_is_refused(retention: Any, words: str) -> None:
         ({"kind": "file", "age": "1MB", "most": 5}, "most=5 is for jobs"),
         ({"kind": "file", "age": "1MB", "task": "a"}, "the file is of no task"),
         ({"kind": "event", "age": "1d", "shared": True}, "is for the size of the file"),
+        ({"kind": "attempt", "age": 5, "most": 5}, "of attempts give the number alone"),
+        ({"kind": "attempt", "age": "1d"}, "retention of attempt='1d'"),
     ],
 )
 def test_what_cannot_be_set_is_refused(
@@ -375,6 +381,43 @@ def test_what_cannot_be_set_is_refused(
 def test_a_task_keeps_jobs_and_nothing_else(jobs: LiteJobs) -> None:
     with pytest.raises(ConfigurationError, match="'event' is not kept by a rule"):
         jobs.task(name="a", keep={"event": "1d"})(lambda: None)  # type: ignore[dict-item]
+
+
+# Attempts of jobs that have not ended -------------------------------------------------
+
+
+def test_of_a_job_that_never_ends_the_newest_attempts_are_kept(clock: Any) -> None:
+    begun = dt.datetime.now(dt.UTC)
+    with LiteJobs(keep_attempts=3) as jobs:
+
+        @jobs.task(policy=Policy([Rule.snooze(None, delay="5m")]))
+        def poll() -> None: ...
+
+        @jobs.task(keep={"attempt": 1}, retry=SOON)
+        def once() -> None:
+            raise ValueError
+
+        job, other = poll.enqueue(), once.enqueue()
+        for _ in range(30):
+            jobs.drain()
+            clock.tick(360)
+        kept = [each.start_no for each in job.attempts]
+        # Those of the last hour are there yet.
+        assert len(kept) < 16
+        assert kept[-3:] == [28, 29, 30]
+        assert len(other.attempts) < len(kept)
+        assert other.snapshot().starts == 30
+        with pytest.raises(EventsLost, match=r"older attempts of it were deleted"):
+            jobs.get(job.id, at=begun + dt.timedelta(minutes=1))
+        with pytest.raises(EventsLost), job.events(past=True) as events:
+            events.poll()
+
+
+def test_without_a_number_all_are_kept(clock: Any) -> None:
+    with LiteJobs(keep_attempts=None) as jobs:
+        assert rules(jobs) == ["attempt all of a job"]
+        jobs.retention.set("attempt", 5, task="a")
+        assert rules(jobs)[1:] == ["attempt a the newest 5 of a job"]
 
 
 # Below a size -------------------------------------------------------------------------

@@ -1096,7 +1096,7 @@ NUMBERED = {
 ONES = {
     *("litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"),
     *("litejobs_misfit", "litejobs_space", "litejobs_placement"),
-    *("litejobs_retaining", "litejobs_clock_watch"),
+    *("litejobs_retaining", "litejobs_clock_watch", "litejobs_carried"),
 }
 
 

@@ -137,6 +137,7 @@ def test_it_has_what_that_needs_from_its_first_row_on(held: Sql) -> None:
         held.execute(f"delete from litejobs_{table}")
     held.query("record_install", version=1)
     assert held.execute("select kind, age_ms, edited from litejobs_retention") == [
+        ("attempt", None, 0),
         ("cancelled", WEEK, 0),
         ("completed", WEEK, 0),
         ("dead_lettered", None, 0),

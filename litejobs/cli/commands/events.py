@@ -186,7 +186,8 @@ def _gone_since(file: Reader, which: Row) -> str | None:
     tasks = ", ".join(row["task"] or "no job" for row in rows)
     until = printing.cell(printing.at_ms(max(row["at"] for row in rows)))
     return (
-        f"not all is there of what happened until {until}: jobs were deleted ({tasks})"
+        f"not all is there of what happened until {until}: jobs or attempts were "
+        f"deleted ({tasks})"
     )
 
 
@@ -324,7 +325,7 @@ def _print_lost(lost: Row | None, *, as_json: bool) -> None:
     tasks = ", ".join(each or "no job" for each in lost["tasks"])
     printing.remark(
         f"not all is there of the moves {lost['after'] + 1} to {lost['until']}: jobs "
-        f"were deleted before this could read of them ({tasks})"
+        f"or attempts were deleted before this could read of them ({tasks})"
     )
 
 

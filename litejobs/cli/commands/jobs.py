@@ -12,6 +12,7 @@ With `--json`:
     show --at                     {"at": …, "as_now": […], "job": JOB, "attempts": […],
                                    "events": […]}
     show                          {"job": JOB and all other columns, "attempts": […],
+                                   "attempts_gone": how many were deleted,
                                    "parents": […], "children": […],
                                    "forecast": {"attempts": […], "ends": …,
                                    "stopped_by": …, "held_by": what holds it nobody
@@ -326,6 +327,9 @@ def _all_of(file: Reader, job_id: int, limit: int) -> dict[str, Any]:
             record_of(row, ATTEMPT_FIELDS)
             for row in file.rows("look_attempts", id=job_id, limit=limit)
         ],
+        "attempts_gone": sum(
+            row["gone"] for row in file.rows("attempts_gone", id=job_id)
+        ),
         "parents": file.rows("look_parents", id=job_id),
         "children": file.rows("look_children", id=job_id),
         "forecast": _forecast(file, job),
@@ -348,6 +352,11 @@ def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
     if len(attempts) == limit < columns["starts"]:
         printing.remark(
             f"of {columns['starts']} attempts the last {limit}: see --limit"
+        )
+    if found["attempts_gone"]:
+        printing.remark(
+            f"of {columns['starts']} attempts {found['attempts_gone']} older ones were "
+            "deleted: see litejobs retention (attempt)"
         )
     _show_relatives("waits for", found["parents"])
     _show_relatives("waited for by", found["children"])

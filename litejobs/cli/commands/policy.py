@@ -262,7 +262,7 @@ def backtest(
     if found.horizon_at is not None and not as_json:
         printing.remark(
             f"nothing up to {printing.cell(found.horizon_at)} was decided again, since "
-            "jobs of that time were deleted"
+            "jobs or attempts of that time were deleted"
         )
     if not found.attempts:
         context.exit(REFUSED)

@@ -17,13 +17,13 @@ from typing import Any
 
 import click
 
-from litejobs._definitions.retention import FILE, KINDS
+from litejobs._definitions.retention import ATTEMPT, FILE, KINDS
 from litejobs.cli import printing
 from litejobs.cli.commands.purge import Age
 from litejobs.cli.failure import Failure
 from litejobs.cli.file.opening import reading, stored
 from litejobs.cli.file.operation import recorded
-from litejobs.cli.input.types import QUEUE, TASK, Whole
+from litejobs.cli.input.types import QUEUE, TASK, Count, Whole
 from litejobs.cli.output.settings import Row, rows_of, show_all
 
 _KIND = click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
@@ -64,10 +64,11 @@ Examples:
   litejobs --db app.db retention set completed 3d
   litejobs --db app.db retention set completed 1h --task poll
   litejobs --db app.db retention set dead_lettered none --most 10000
+  litejobs --db app.db retention set attempt 100 --task poll
   litejobs --db app.db retention set file 400MB""",
 )
 @_KIND
-@click.argument("age", metavar="AGE|SIZE")
+@click.argument("age", metavar="AGE|NUMBER|SIZE")
 @click.option("--most", type=Whole(), help="So many at most: that ended last.")
 @_TASK
 @_QUEUE
@@ -89,16 +90,19 @@ def set_rule(
 ) -> None:
     """Keep what is of this kind so long, as 3d; 'none' is for ever, 0s not at all.
 
-    Of the file, give a size: while it uses more, jobs are deleted that ended first,
-    however short ago, but none that is kept for ever.
+    Of attempts, give a number: of a job that has not ended so many are kept, those that
+    ended last, and what its limits count stays. Of the file, give a size: while it uses
+    more, jobs are deleted that ended first, however short ago, but none that is kept
+    for ever.
 
     It counts from a minute later, so that a slip can be taken back, by litejobs undo,
     say, and stays whatever the code says.
     """
-    given = None if age == "none" else age
+    given: Any = None if age == "none" else age
     if given is not None and kind != FILE:
         [option] = [each for each in context.command.params if each.name == "age"]
-        given = Age().convert(age, option, context)
+        read = Count(min=1) if kind == ATTEMPT else Age()
+        given = read.convert(age, option, context)
     with recorded("set", f"retention of {_named(kind, of)}") as jobs:
         jobs.retention.set(kind, given, most, shared=shared, **of)
         rows = rows_of(stored(jobs), "list_retention")

@@ -242,7 +242,7 @@ def _show(found: Row) -> None:
     for each in found["horizons"]:
         printing.remark(
             f"of task {each['task']} nothing up to {printing.cell(each['at'])} counts, "
-            "since jobs of that time were deleted"
+            "since jobs or attempts of that time were deleted"
         )
     if found["first_job_id"] > 1:
         printing.remark(

@@ -85,7 +85,7 @@ end;
 -- remembered, unless a move by hand or an undo does that. A retry has its instant from
 -- the attempt before, so what it writes over is kept only where no row says it: it is
 -- the first of its step and was not due when it was asked for, or somebody has changed
--- the job before.
+-- the job before, of which the image may have gone with older attempts.
 create trigger litejobs_job_run_at_is_logged
 after update of run_at on litejobs_job
 when old.created_at is not null and case
@@ -94,6 +94,7 @@ when old.created_at is not null and case
     when new.state = 'failed' or new.state = 'scheduled'
         then old.attempts = 1 and old.run_at <> old.created_at
         or exists (select 1 from litejobs_before_image where job_id = old.id)
+        or exists (select 1 from litejobs_carried where job_id = old.id)
 end
 begin
     select raise(
@@ -200,14 +201,59 @@ begin
     );
 end;
 
--- Attempts go only together with their job.
+-- Attempts go only together with their job; of one that has not ended, those go that
+-- retention has found, after what is needed of them was carried.
 create trigger litejobs_attempt_delete_guard
 before delete on litejobs_attempt
+when exists (select 1 from litejobs_job where id = old.job_id)
+and not exists (
+    select 1 from litejobs__old_attempt
+    where job_id = old.job_id and start_no = old.start_no
+)
+begin
+    select raise(
+        abort,
+        'immutable_attempt: an attempt is deleted only with its finished job; older ones of another job go by themselves'
+    );
+end;
+
+-- What is carried of attempts that go is what retention finds, and these are then not
+-- among the newest.
+create trigger litejobs_carried_insert_guard
+before insert on litejobs_carried
+when not exists (
+    select 1 from litejobs__to_carry
+    where job_id = new.job_id and start_no = new.start_no and log_id = new.log_id
+)
+begin
+    select raise(
+        abort,
+        'immutable_attempt: older attempts of a job go by themselves; a row of litejobs_retention of the kind attempt says how many are kept'
+    );
+end;
+
+-- Nor does it change otherwise.
+create trigger litejobs_carried_update_guard
+before update on litejobs_carried
+when new.job_id <> old.job_id or not exists (
+    select 1 from litejobs__to_carry
+    where job_id = new.job_id and start_no = new.start_no and log_id = new.log_id
+)
+begin
+    select raise(
+        abort,
+        'immutable_attempt: older attempts of a job go by themselves; a row of litejobs_retention of the kind attempt says how many are kept'
+    );
+end;
+
+-- It goes with its job.
+create trigger litejobs_carried_delete_guard
+before delete on litejobs_carried
 when exists (select 1 from litejobs_job where id = old.job_id)
 begin
     select raise(
         abort,
-        'immutable_attempt: an attempt is deleted only with its finished job'
+        'immutable_attempt: older attempts of a job go by themselves; a row of litejobs_retention of the kind attempt says how many are kept'
     );
 end;
 
@@ -347,6 +393,7 @@ begin
         select id from litejobs_attempt where job_id = old.id
     );
     delete from litejobs_attempt where job_id = old.id;
+    delete from litejobs_carried where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
     delete from litejobs_line where job_id = old.id;
     delete from litejobs_before_image where job_id = old.id;

@@ -58,14 +58,21 @@ begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;
 
--- Lines of the log go only together with their job; those about no job when they have
--- been noted to go (litejobs__leave).
+-- Lines of the log go only together with their job, or, but for its birth, with older
+-- attempts of it; those about no job when they have been noted to go (litejobs__leave).
 create trigger litejobs_line_delete_guard
 before delete on litejobs_line
 when old.job_id is null and not exists (
     select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
 )
 or exists (select 1 from litejobs_job where id = old.job_id)
+and not (
+    (old.old_state is not null or old.new_state is null)
+    and exists (
+        select 1 from litejobs__gone
+        where job_id = old.job_id and log_id > old.id
+    )
+)
 begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
@@ -88,10 +95,14 @@ begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;
 
--- It goes with its job.
+-- It goes with its job, or with older attempts of it.
 create trigger litejobs_before_image_delete_guard
 before delete on litejobs_before_image
 when exists (select 1 from litejobs_job where id = old.job_id)
+and not exists (
+    select 1 from litejobs__gone
+    where job_id = old.job_id and log_id > old.log_id
+)
 begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;

@@ -55,8 +55,9 @@ select
 from json_each as moment;
 
 -- What has come to each job that there was after this number of the log, and is still
--- there? It is read backwards: what the next thing that happened to it found is how it
--- stood, and where nothing has happened since, it is as it is.
+-- there, with all that happened to it since (litejobs_carried)? It is read backwards:
+-- what the next thing that happened to it found is how it stood, and where nothing has
+-- happened since, it is as it is.
 --
 -- `next_id` is the first attempt that had not ended then, begun or not (`is_running`),
 -- `prev_id` the one before it, `line_id` the first move without an attempt. The images
@@ -127,7 +128,11 @@ where case
         where job_id = job.id and old_state is null and new_state is not null
         and id <= moment.value
     )
-end;
+end
+and not exists (
+    select 1 from litejobs_carried
+    where job_id = job.id and log_id > moment.value
+);
 
 -- The same, with what follows from it: of what people can change it is as it was before
 -- the first change since, if there was one; of what attempts count, as the next one has
@@ -157,8 +162,10 @@ select
                 from litejobs_attempt
                 where job_id = past.id and ended <= past.number
                 and (delay_ms > 0 or decision = 'retry')
+                and start_no >= coalesce(carried.start_no, 1)
                 order by start_no desc limit 1
             ),
+            carried.run_at,
             job.created_at
         )
     end as run_at,
@@ -231,7 +238,8 @@ left join litejobs_before_image as moved
 left join litejobs_before_image as settings
     on settings.job_id = past.id and settings.log_id = past.set_id
 left join litejobs_before_image as due
-    on due.job_id = past.id and due.log_id = past.due_id;
+    on due.job_id = past.id and due.log_id = past.due_id
+left join litejobs_carried as carried on carried.job_id = past.id;
 
 -- Jobs as they stood after this number of the log, as litejobs_job_report has them now.
 --

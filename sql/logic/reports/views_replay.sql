@@ -82,7 +82,8 @@ left join litejobs_line as before on before.id = (
 where line.new_state is not null;
 
 -- Each attempt, with what the one before it, and what came between, has left. `reset`
--- says that the counts begin anew since, or that nobody knows.
+-- says that the counts begin anew since, or that nobody knows. Where older attempts
+-- have gone, the first that was kept is where the job begins.
 create view litejobs__replayed_attempt as
 select
     attempt.id + attempt.claimed_after as log_id,
@@ -135,6 +136,10 @@ left join litejobs_line as line on line.id = (
     where job_id = attempt.job_id and id > coalesce(prev.ended, 0)
     and id < attempt.id + attempt.claimed_after and new_state is not null
     order by id desc limit 1
+)
+where not exists (
+    select 1 from litejobs_carried
+    where job_id = attempt.job_id and start_no >= attempt.start_no
 );
 
 -- Each job, with what its last attempt, and what came after that, has left.

@@ -1,9 +1,9 @@
 -- What has been done lately, and how well did it go?
 --
 -- The views are of what the file remembers whole: of a task, of what came after its
--- last job that was deleted (litejobs_horizon), since of the time before only those are
--- left that were not to go, and others are missing. Ask them for a part by `place`,
--- which grows with time: an index leads there, and none to `at`.
+-- last job, or older attempt of one, that was deleted (litejobs_horizon), since of the
+-- time before only those are left that were not to go, and others are missing. Ask them
+-- for a part by `place`, which grows with time: an index leads there, and none to `at`.
 
 -- One line for each start of an attempt and one for each end, by the numbers of the
 -- log, and by their places in it (litejobs__logged).
@@ -93,6 +93,7 @@ create view litejobs__retried as
 select job.id as job_id, job.state = 'completed' as succeeded
 from litejobs_attempt as last
 join litejobs_job as job on job.id = last.job_id and job.attempt_id = last.id
+left join litejobs_carried as carried on carried.job_id = job.id
 where (job.state = 'completed' or job.state = 'dead_lettered')
 and last.ended > coalesce(
     (select log_id from litejobs_horizon where task = job.task), 0
@@ -103,6 +104,7 @@ and case
     else exists (
         select 1 from litejobs_attempt as retry
         where retry.job_id = job.id and retry.attempt > 1
+        and retry.start_no >= coalesce(carried.start_no, 1)
         and retry.start_no > coalesce((
             select max(ended.start_no) from litejobs_attempt as ended
             where ended.job_id = job.id and ended.id <> last.id
@@ -111,5 +113,13 @@ and case
                 or ended.decision = 'cancel'
             )
         ), 0)
+    )
+    or coalesce(carried.was_retried, 0) and not exists (
+        select 1 from litejobs_attempt as ended
+        where ended.job_id = job.id and ended.id <> last.id
+        and (
+            ended.decision = 'complete' or ended.decision = 'dead_letter'
+            or ended.decision = 'cancel'
+        )
     )
 end;

@@ -57,6 +57,26 @@ select null as most where 0;
 create view litejobs__retain_ledger as
 select null as most where 0;
 
+-- Of jobs that have not ended older attempts go: of those that had attempts since the
+-- last pass.
+create view litejobs__retain_attempts as
+select null as most where 0;
+
+-- Of these jobs, whose numbers are in a list, as many attempts at most.
+create view litejobs__trim_jobs as
+select null as jobs, null as most where 0;
+
+-- What the older attempts of a job leave to the others, from that start on.
+create view litejobs__carry as
+select
+    null as job_id, null as start_no, null as log_id, null as claimed_at,
+    null as run_at, null as was_retried, null as used_no, null as ctx, null as iter
+where 0;
+
+-- These attempts, whose numbers are in a list, of these jobs.
+create view litejobs__trim_attempts as
+select null as jobs, null as ids where 0;
+
 -- The code says how long these are kept.
 create view litejobs__declare_retention as
 select

@@ -5,8 +5,8 @@
 create trigger litejobs_meta_insert_sets_retention
 after insert on litejobs_meta
 begin
-    insert into litejobs_retention (kind, age_ms, edited)
-    select kind, age_ms, 0 from litejobs__retention_default
+    insert into litejobs_retention (kind, age_ms, most, edited)
+    select kind, age_ms, most, 0 from litejobs__retention_default
     where not exists (select 1 from litejobs_retention);
     insert into litejobs_clock_watch (id)
     select 1 where not exists (select 1 from litejobs_clock_watch);
@@ -80,6 +80,9 @@ begin
     insert into litejobs__retain_ledger (most)
     select max(1, min(coalesce(new.most, 500), 100000)) from litejobs_retaining
     where stage = 'ledger';
+    insert into litejobs__retain_attempts (most)
+    select max(1, min(coalesce(new.most, 500), 100000)) from litejobs_retaining
+    where stage = 'attempt';
 end;
 
 -- Has the clock jumped? Within a process it has, where it went more than an hour
@@ -223,6 +226,7 @@ begin
         full_at = (select now + 60000 from litejobs_clock),
         file_at = (select now + 60000 from litejobs_clock),
         file_place = -1,
+        attempt_place = 0,
         young_at = (
             select now + 60000 from litejobs_clock
             where exists (select 1 from litejobs_retention where age_ms < 3600000)

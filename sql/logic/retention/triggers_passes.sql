@@ -24,7 +24,9 @@ begin
         file_place = case when is_full then 0 else file_place end;
     update litejobs_retaining
     set stage = 'count', at_id = 9223372036854775807
-    where is_full and exists (select 1 from litejobs_retention where most is not null);
+    where is_full and exists (
+        select 1 from litejobs_retention where most is not null and kind <> 'attempt'
+    );
     update litejobs_retention
     set counted = 0, cut_place = null
     where most is not null and (select is_full from litejobs_retaining);
@@ -100,7 +102,8 @@ begin
     update litejobs_retaining
     set stage = 'job', at_id = 0
     where is_last or not exists (
-        select 1 from litejobs_retention where most is not null and cut_place is null
+        select 1 from litejobs_retention
+        where most is not null and cut_place is null and kind <> 'attempt'
     );
 end;
 
@@ -313,7 +316,138 @@ begin
     set
         at_id = upto_id,
         ledger_at = coalesce(ledger_upto, -1),
-        stage = case when is_last then 'rest' else stage end;
+        stage = case when is_last then 'attempt' else stage end;
+end;
+
+-- Each attempt beyond those that are kept leads to an older one of its job that goes:
+-- so only those are looked at that came since the last pass, at most four times as many
+-- as may be deleted. Where a job has had several, it is looked again in an hour.
+create trigger litejobs__retain_attempts_goes_on
+instead of insert on litejobs__retain_attempts
+begin
+    update litejobs_retaining
+    set (upto_id, is_last) = (
+        select
+            coalesce(max(id), litejobs_retaining.attempt_place),
+            count(*) < new.most * 4
+        from (
+            select id from litejobs_attempt
+            where id > litejobs_retaining.attempt_place
+            order by id
+            limit new.most * 4
+        )
+    );
+    insert into litejobs__trim_jobs (jobs, most)
+    select json_group_array(job_id), new.most
+    from (
+        select distinct attempt.job_id
+        from litejobs_retaining as pass
+        cross join litejobs_attempt as attempt
+            on attempt.id > pass.attempt_place and attempt.id <= pass.upto_id
+        cross join litejobs_job as job on job.id = attempt.job_id
+        where attempt.start_no > 1 and job.finished_at is null
+    );
+    update litejobs_retaining
+    set stage = 'rest'
+    where is_last and attempt_place = upto_id;
+end;
+
+-- What is still needed of them is carried first. Then as many go as may in one step.
+create trigger litejobs__trim_jobs_carries
+instead of insert on litejobs__trim_jobs
+begin
+    insert into litejobs__carry (
+        job_id, start_no, log_id, claimed_at, run_at, was_retried, used_no, ctx, iter
+    )
+    select
+        kept.job_id, kept.start_no, kept.log_id, kept.claimed_at, kept.run_at,
+        kept.was_retried, kept.used_no, kept.ctx, kept.iter
+    from json_each(new.jobs) as wanted
+    cross join litejobs__to_carry as kept on kept.job_id = wanted.value;
+    insert into litejobs__trim_attempts (jobs, ids)
+    select new.jobs, json_group_array(id)
+    from (
+        select older.id
+        from json_each(new.jobs) as wanted
+        cross join litejobs__old_attempt as older on older.job_id = wanted.value
+        order by wanted.id, older.start_no
+        limit new.most
+    )
+    having count(*) > 0;
+    update litejobs_retaining
+    set attempt_place = upto_id
+    where not exists (
+        select 1
+        from json_each(new.jobs) as wanted
+        cross join litejobs__old_attempt as older on older.job_id = wanted.value
+    );
+    update litejobs_retaining
+    set full_at = min(full_at, (select now + 3600000 from litejobs_clock))
+    where new.jobs <> '[]';
+end;
+
+-- Where the log of its task begins from then on is said, too.
+create trigger litejobs__carry_stores_it
+instead of insert on litejobs__carry
+begin
+    insert into litejobs__raise_horizon (task, log_id, at)
+    values (
+        (
+            select name from litejobs_task
+            where name = (select task from litejobs_job where id = new.job_id)
+        ),
+        new.log_id - 1,
+        new.claimed_at
+    );
+    insert into litejobs_carried (
+        job_id, start_no, log_id, run_at, was_retried, used_no, ctx, iter
+    )
+    values (
+        new.job_id, new.start_no, new.log_id, new.run_at, new.was_retried,
+        new.used_no, new.ctx, new.iter
+    )
+    on conflict (job_id) do update
+    set
+        start_no = excluded.start_no,
+        log_id = excluded.log_id,
+        run_at = excluded.run_at,
+        was_retried = excluded.was_retried,
+        used_no = excluded.used_no,
+        ctx = excluded.ctx,
+        iter = excluded.iter;
+end;
+
+-- With them go the lines that the log has of their time.
+create trigger litejobs__trim_attempts_deletes
+instead of insert on litejobs__trim_attempts
+begin
+    insert into litejobs__leave (kind, name)
+    select distinct 'spec', attempt.spec_id
+    from json_each(new.ids) as wanted
+    cross join litejobs_attempt as attempt on attempt.id = wanted.value
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where attempt.spec_id > 0 and attempt.spec_id is not job.spec_id;
+    delete from litejobs_attempt where id in (select value from json_each(new.ids));
+    delete from litejobs_placement
+    where attempt_id in (select value from json_each(new.ids));
+    delete from litejobs_line
+    where id in (
+        select line.id
+        from json_each(new.jobs) as wanted
+        cross join litejobs__gone as gone on gone.job_id = wanted.value
+        cross join litejobs_line as line
+            on line.job_id = gone.job_id and line.job_id is not null
+            and line.id < gone.log_id
+        where line.old_state is not null or line.new_state is null
+    );
+    delete from litejobs_before_image
+    where (job_id, log_id) in (
+        select image.job_id, image.log_id
+        from json_each(new.jobs) as wanted
+        cross join litejobs__gone as gone on gone.job_id = wanted.value
+        cross join litejobs_before_image as image
+            on image.job_id = gone.job_id and image.log_id < gone.log_id
+    );
 end;
 
 -- While the file is too large, jobs go in the order in which they ended, whatever the

@@ -2,12 +2,13 @@
 
 -- How long things are kept in a new file.
 create view litejobs__retention_default as
-with kept (kind, age_ms) as (
+with kept (kind, age_ms, most) as (
     values
-    ('completed', 604800000), ('cancelled', 604800000), ('dead_lettered', null),
-    ('operation', 2592000000), ('event', 2592000000)
+    ('completed', 604800000, null), ('cancelled', 604800000, null),
+    ('dead_lettered', null, null), ('operation', 2592000000, null),
+    ('event', 2592000000, null), ('attempt', null, 1000)
 )
-select kind, age_ms from kept;
+select kind, age_ms, most from kept;
 
 -- Which jobs have ended, in the order of their ends? `place` is where that is in the
 -- log, whatever the clock said: where the last attempt ended, or, if something else has
@@ -173,6 +174,7 @@ select
                 select min(case when most is null then age_ms else 0 end)
                 from litejobs_retention
                 where kind <> 'operation' and kind <> 'event' and kind <> 'file'
+                and kind <> 'attempt'
                 and (age_ms is not null or most is not null)
             ),
             now
@@ -261,6 +263,160 @@ cross join litejobs_occurrence as occurrence
 where rule.kind = 'event' and rule.task = '' and rule.queue = ''
 and (select is_steady from litejobs__steady_clock);
 
+-- From which attempt on are those of a job kept that has not ended? The newest that are
+-- closed, as many as its row says, and what has ended within the minute: who waits for
+-- that has it by then. No row if that is the first one.
+create view litejobs__kept_from as
+select
+    job.job_id,
+    kept.id as attempt_id,
+    kept.start_no,
+    kept.id + kept.claimed_after as log_id,
+    kept.claimed_at
+from (
+    select
+        job.id as job_id,
+        job.starts + (job.state <> 'processing') - (
+            select most from litejobs_retention
+            where kind = 'attempt' and (task = '' or task = job.task)
+            and (queue = '' or queue = job.queue)
+            order by task <> '' desc, queue <> '' desc
+            limit 1
+        ) as start_no
+    from litejobs_job as job
+    where job.finished_at is null
+) as job
+cross join litejobs_attempt as kept
+    on kept.job_id = job.job_id and kept.start_no = 1 + (
+        select old.start_no from litejobs_attempt as old
+        where old.job_id = job.job_id and old.start_no < job.start_no
+        and not (
+            old.finished_at > (select minute_at from litejobs__minute)
+            and (
+                old.finished_at <= (select now from litejobs_clock)
+                or coalesce(
+                    old.ended <= (select step_log_id from litejobs__minute), 0
+                )
+            )
+        )
+        order by old.start_no desc
+        limit 1
+    )
+where job.start_no > 1;
+
+-- What do the attempts before that leave to those after them? What was carried before
+-- counts where they say nothing.
+create view litejobs__to_carry as
+select
+    kept.job_id,
+    kept.start_no,
+    kept.log_id,
+    kept.claimed_at,
+    coalesce(
+        (
+            select min(finished_at + coalesce(delay_ms, 0), 253402300799999)
+            from litejobs_attempt
+            where job_id = kept.job_id and start_no < kept.start_no
+            and start_no >= coalesce(before.start_no, 1)
+            and (delay_ms > 0 or decision = 'retry')
+            order by start_no desc limit 1
+        ),
+        before.run_at
+    ) as run_at,
+    max(
+        exists (
+            select 1 from litejobs_attempt
+            where job_id = kept.job_id and start_no < kept.start_no
+            and start_no > coalesce(last.start_no, before.start_no - 1, 0)
+            and attempt > 1
+        ),
+        last.start_no is null and coalesce(before.was_retried, 0)
+    ) as was_retried,
+    coalesce(
+        (
+            select start_no from litejobs_attempt
+            where job_id = kept.job_id and start_no < kept.start_no
+            and start_no >= coalesce(before.start_no, 1) and status <> 'interrupted'
+            order by start_no desc limit 1
+        ),
+        before.used_no,
+        0
+    ) as used_no,
+    coalesce(
+        (
+            select ctx from litejobs_attempt
+            where job_id = kept.job_id and start_no < kept.start_no
+            and start_no >= coalesce(before.start_no, 1) and ctx is not null
+            order by start_no desc limit 1
+        ),
+        before.ctx,
+        case when before.job_id is null then first.first_ctx end
+    ) as ctx,
+    coalesce(
+        (
+            select iter from litejobs_attempt
+            where job_id = kept.job_id and start_no < kept.start_no
+            and start_no >= coalesce(before.start_no, 1)
+            and start_no > coalesce(done.start_no, 0) and iter is not null
+            order by start_no desc limit 1
+        ),
+        case
+            when done.start_no is not null then null
+            when before.job_id is not null then before.iter
+            else first.first_iter
+        end
+    ) as iter
+from litejobs__kept_from as kept
+left join litejobs_carried as before on before.job_id = kept.job_id
+left join litejobs_attempt as first
+    on first.job_id = kept.job_id and first.start_no = 1
+left join litejobs_attempt as done
+    on done.job_id = kept.job_id and done.start_no = (
+        select start_no from litejobs_attempt
+        where job_id = kept.job_id and start_no < kept.start_no
+        and start_no >= coalesce(before.start_no, 1) and decision = 'complete'
+        order by start_no desc limit 1
+    )
+left join litejobs_attempt as last
+    on last.job_id = kept.job_id and last.start_no = (
+        select start_no from litejobs_attempt
+        where job_id = kept.job_id and start_no < kept.start_no
+        and start_no >= coalesce(before.start_no, 1)
+        and (
+            decision = 'complete' or decision = 'dead_letter' or decision = 'cancel'
+        )
+        order by start_no desc limit 1
+    )
+where kept.start_no > coalesce(before.start_no, 1);
+
+-- Attempts of jobs that have not ended, whose time is over: not the one whose result
+-- the step of a flow is given.
+create view litejobs__old_attempt as
+select old.id, old.job_id, old.start_no
+from litejobs_carried as carried
+cross join litejobs_job as job on job.id = carried.job_id
+cross join litejobs_attempt as old
+    on old.job_id = carried.job_id and old.start_no < carried.start_no
+where old.id is not job.prev_attempt_id;
+
+-- Before which number of the log has all gone of a job that goes? Where a step has left
+-- some of the attempts, before the first of these.
+create view litejobs__gone as
+select
+    carried.job_id,
+    coalesce(
+        (
+            select attempt.id + attempt.claimed_after
+            from litejobs__old_attempt as old
+            cross join litejobs_attempt as attempt on attempt.id = old.id
+            where old.job_id = carried.job_id
+            order by old.start_no
+            limit 1
+        ),
+        carried.log_id
+    ) as log_id
+from litejobs_carried as carried;
+
 -- The next instant at which a step of retention has something to do. No pass is ever
 -- planned for more than a day ahead: one that is comes from a clock that was. Where no
 -- more may go for the size of the file, that is asked again each minute.
@@ -308,10 +464,11 @@ select
     bytes,
     case
         when edited then 'person'
-        when task = '' and queue = '' and most is null and exists (
+        when task = '' and queue = '' and exists (
             select 1 from litejobs__retention_default as usual
             where usual.kind = litejobs_retention.kind
             and usual.age_ms is litejobs_retention.age_ms
+            and usual.most is litejobs_retention.most
         )
             then 'default'
         else 'code'
@@ -326,6 +483,10 @@ select
                 else bytes || ' bytes'
             end
         end
+        when kind = 'attempt' then case
+            when most is null then 'all of a job'
+            else 'the newest ' || most || ' of a job'
+        end
         when age_ms is null then 'for ever'
         when age_ms = 0 then 'not at all'
         when age_ms % 86400000 = 0 then (age_ms / 86400000) || 'd'
@@ -333,7 +494,11 @@ select
         when age_ms % 60000 = 0 then (age_ms / 60000) || 'm'
         when age_ms % 1000 = 0 then (age_ms / 1000) || 's'
         else age_ms || 'ms'
-    end || coalesce(', the newest ' || most || ' at most', '') as kept
+    end || case
+        when kind <> 'attempt' and most is not null
+            then ', the newest ' || most || ' at most'
+        else ''
+    end as kept
 from litejobs_retention;
 
 -- What a doctor says of it: that nothing goes by its age, since the clock has jumped;

@@ -571,6 +571,10 @@ select
                         and attempt.start_no - 1
                     and earlier.status <> 'interrupted'
                 ),
+                (
+                    select used_no from litejobs_carried
+                    where job_id = attempt.job_id
+                ),
                 0
             )) as in_row
             limit -1
