@@ -48,6 +48,35 @@ class Wanted:
             "job_id": self.job_id,
         }
 
+    def takes(self, event: Event) -> bool:
+        """Whether the event, which is no progress, is one of these."""
+        return (self.states is None or event.state in self.states) and self.is_of(
+            event.job_id, event.task, event.queue
+        )
+
+    def is_of(self, job_id: int, task: str | None, queue: str | None) -> bool:
+        """Whether events of this job, of that task and queue, are among these."""
+        return (
+            self.job_id in (None, job_id)
+            and self.task in (None, task)
+            and self.queue in (None, queue)
+        )
+
+
+def merged(all_of: Collection[Wanted]) -> Wanted:
+    """What has to be read for all of them; of a job all, by which its end is seen."""
+    states = {None if each.job_id is not None else each.states for each in all_of}
+    tasks = {None if each.job_id is not None else each.task for each in all_of}
+    queues = {None if each.job_id is not None else each.queue for each in all_of}
+    return Wanted(
+        states=None
+        if None in states
+        else tuple(sorted({name for each in states if each for name in each})),
+        progress=any(each.progress for each in all_of),
+        task=tasks.pop() if len(tasks) == 1 else None,
+        queue=queues.pop() if len(queues) == 1 else None,
+    )
+
 
 EVERYTHING = Wanted()
 
@@ -124,12 +153,12 @@ def read_job(
     rows = ask("transitions_of_job", asked)
     if not rows:
         return None
+    [(last,)] = ask("last_event", ())
     told = [_event(row[:-2]) for row in rows if row[0] is not None and row[-2]]
-    place, is_ended = rows[-1][0], rows[-1][-1]
+    is_ended = rows[-1][-1]
     gone = ask("attempts_gone", {"id": chosen.job_id})
     lost = [(row[1], row[2]) for row in gone if row[2] > max(after, known_lost)]
-    place = after if place is None else place
-    return Page(place, told, lost, has_ended=bool(is_ended))
+    return Page(last, told, lost, has_ended=bool(is_ended))
 
 
 class ProgressReader:
@@ -140,7 +169,10 @@ class ProgressReader:
 
     def changes(self, ask: Ask, place: int, chosen: Wanted) -> list[Event]:
         """What has changed of the progress of jobs that run, since the last call."""
-        rows = ask("progress", _progress_filters(chosen))
+        return self.changed(ask("progress", _progress_filters(chosen)), place)
+
+    def changed(self, rows: list[Any], place: int) -> list[Event]:
+        """The same, as these rows of `progress` have it."""
         before = self._known
         self._known = {row[0]: (row[4], row[5]) for row in rows}
         return [

@@ -17,28 +17,25 @@ from litejobs._control.events import (
     read_job,
     read_page,
 )
+from litejobs._control.tail import tail_of
 from litejobs._process import fork_guard, log
-from litejobs._process.aside import running_loop
+from litejobs._process.aside import begun, running_loop, threads, to_the_end
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
-from litejobs._storage.ear import ear_of
 from litejobs.errors import Closed, EventsLost, LiteJobsError
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
 
     from litejobs._control.events import Page, Wanted
     from litejobs._control.records import Event
-    from litejobs._storage.ear import Ear
+    from litejobs._control.tail import Tail
+    from litejobs._process.aside import Threads
     from litejobs._storage.store import Store
 
 
-THREAD = "litejobs-stream"
-
-
 class _Wake:
-    """What the ear rings, so that it keeps no stream alive."""
+    """What the tail rings, so that it keeps no stream alive."""
 
     __slots__ = ("__weakref__", "event", "waiter")
 
@@ -64,7 +61,7 @@ class EventStream:
     the job. To be used by one thread or task at a time.
     """
 
-    _ear: Ear | None = None  # also of one that was refused
+    _tail: Tail | None = None  # also of one that was refused
 
     def __init__(
         self, store: Store, wanted: Wanted, *, cursor: str | None, after: int | None
@@ -76,7 +73,7 @@ class EventStream:
         self._born = fork_guard.generation()
         self._lock = threading.RLock()
         self._wake = _Wake()
-        self._executor: ThreadPoolExecutor | None = None
+        self._at_once = False
         self._renew()
         self._closed = self._is_over = False
         store.end_with(self)
@@ -86,6 +83,7 @@ class EventStream:
         self._progress = ProgressReader() if self._wanted.progress else None
         self._lost = 0  # up to which number it was said what has been deleted
         self._has_ended = False
+        self._is_known = False  # the file was asked once, so that the tail can be
         self._given: int | None = None  # what was told last, and may be at work
 
     def __repr__(self) -> str:
@@ -95,8 +93,8 @@ class EventStream:
 
     def __del__(self) -> None:
         # One that was not closed is not listened for any more.
-        if self._ear is not None and self._born == fork_guard.generation():
-            self._ear.remove(self._wake.ring)
+        if self._tail is not None and self._born == fork_guard.generation():
+            self._tail.remove(self._wake.ring)
             if self._cursor is not None:
                 self._cursor.abandon()
 
@@ -143,7 +141,9 @@ class EventStream:
                 try:
                     return self._take()
                 except EventsLost:
-                    self._store_aside()
+                    if self._cursor is not None:
+                        # At once, as below; also where this is cancelled meanwhile.
+                        await to_the_end(self._begun(self._settle_in_turn))
                     raise
             if self._has_ended:
                 await self.aclose()
@@ -171,7 +171,7 @@ class EventStream:
         if self._closed:
             raise Closed(f"{self!r} was closed; ask for a new one")
         self._come_back()
-        self._fill()
+        self._fill(at_once=True)
         return self._take_and_store() if self._found else None
 
     def ack(self) -> None:
@@ -207,12 +207,6 @@ class EventStream:
             self._settle_in_turn()
             raise
 
-    def _store_aside(self) -> None:
-        """The same in the thread of this stream, of which the loop does not wait."""
-        if self._cursor is not None and self._executor is not None:
-            with contextlib.suppress(RuntimeError):  # it was closed this moment
-                self._executor.submit(self._settle_in_turn)
-
     def _settle_in_turn(self) -> None:
         with self._lock:
             if self._cursor is None or self._is_over:
@@ -237,7 +231,7 @@ class EventStream:
         self._born = fork_guard.generation()
         self._lock = threading.RLock()
         self._wake = _Wake()
-        self._ear = self._executor = None
+        self._tail = None
         if self._cursor is not None:
             self._renew()
             self._cursor.begin_in_child()
@@ -256,14 +250,11 @@ class EventStream:
         self.end()
         with self._lock:
             self._is_over = True
-            ear, self._ear = self._ear, None
-            if ear is not None:
-                ear.remove(self._wake.ring)
+            tail, self._tail = self._tail, None
+            if tail is not None:
+                tail.remove(self._wake.ring)
             if self._cursor is not None:
                 self._settle(leaves=True)
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False)
 
     async def aclose(self) -> None:
         """The same, without keeping the event loop waiting."""
@@ -306,10 +297,10 @@ class EventStream:
         database = self._store.database
         if database.is_awaited_by_transaction():
             raise _in_own_transaction()
-        if self._ear is None and not self._closed:
+        if self._tail is None and not self._closed:
             # Before anything is read: what comes after that is heard of.
-            self._ear = ear_of(database)
-            self._ear.add(self._wake.ring)
+            self._tail = tail_of(database)
+            self._tail.add(self._wake.ring, self._wanted)
         if self._cursor is not None:
             if not self._cursor.is_mine():
                 self._found.clear()
@@ -329,13 +320,17 @@ class EventStream:
         if database is not None and database.is_awaited_by_transaction():
             raise _in_own_transaction()
 
-    def _fill(self) -> None:
-        """Read what there is to be told, if all that was read before has been."""
+    def _fill(self, *, at_once: bool = False) -> None:
+        """Read what there is to be told, if all that was read before has been.
+
+        Also what nobody has heard of yet, where the caller does not wait (*at_once*).
+        """
         with self._lock:
             if self._closed or self._has_ended:
                 return
             if self._found and not self._is_to_be_settled():
                 return
+            self._at_once = at_once
             try:
                 self._begin()
                 if self._cursor is None:
@@ -367,15 +362,7 @@ class EventStream:
                 cursor.pass_by(self._place)
 
     def _read(self, after: int) -> None:
-        with self._store.database.one_moment() as ask:
-            page: Page | None
-            if self._wanted.job_id is not None:
-                page = read_job(ask, after, self._wanted, known_lost=self._lost)
-            else:
-                page = read_page(ask, after, self._wanted, known_lost=self._lost)
-            progress: list[Event] = []
-            if page is not None and self._progress is not None:
-                progress = self._progress.changes(ask, page.place, self._wanted)
+        page, progress = self._from_tail(after) or self._from_file(after)
         if page is None:
             self._has_ended = True
             raise job_is_gone(self._store, self._wanted)
@@ -385,6 +372,30 @@ class EventStream:
         self._found += progress
         self._place = page.place
         self._has_ended = page.has_ended
+
+    def _from_tail(self, after: int) -> tuple[Page, list[Event]] | None:
+        """What is read once for all streams; None if that is not enough."""
+        tail, wanted = self._tail, self._wanted
+        if tail is None or not (self._is_known or wanted.job_id is None):
+            return None
+        page = tail.read(after, wanted, self._lost, at_once=self._at_once)
+        if page is None or self._progress is None:
+            return None if page is None else (page, [])
+        rows = [row for row in tail.progress if wanted.is_of(row[0], row[2], row[3])]
+        return page, self._progress.changed(rows, page.place)
+
+    def _from_file(self, after: int) -> tuple[Page | None, list[Event]]:
+        with self._store.database.one_moment() as ask:
+            page: Page | None
+            if self._wanted.job_id is not None:
+                page = read_job(ask, after, self._wanted, known_lost=self._lost)
+            else:
+                page = read_page(ask, after, self._wanted, known_lost=self._lost)
+            progress: list[Event] = []
+            if page is not None and self._progress is not None:
+                progress = self._progress.changes(ask, page.place, self._wanted)
+        self._is_known = True
+        return page, progress
 
     def _say_lost(self, after: int, lost: list[tuple[str, int]]) -> None:
         error = lost_error(after, lost)
@@ -423,21 +434,18 @@ class EventStream:
             return TIMES.standby_pause
         return TIMES.safe_poll
 
-    async def _aside(self, work: Callable[[], None]) -> None:
-        """Do it in the thread of this stream, which ends with it."""
-        from concurrent.futures import ThreadPoolExecutor
+    def _threads(self) -> Threads:
+        """Those that read for the file, or that may write; until it is open, others."""
+        if self._tail is None:
+            return threads
+        return self._tail.readers if self._cursor is None else self._tail.writers
 
-        executor = self._executor
-        if executor is None:
-            executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
-            self._executor = executor
-        try:
-            doing = running_loop().run_in_executor(executor, work)
-        except RuntimeError:
-            if not self._closed:
-                raise
-            return  # another thread has closed it this moment, and does what is left
-        await doing
+    def _begun(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        return begun(work, begin=self._threads().begin)
+
+    async def _aside(self, work: Callable[[], None]) -> None:
+        """Do it in a thread beside the event loop."""
+        await self._begun(work)
 
 
 def _in_own_transaction() -> LiteJobsError:

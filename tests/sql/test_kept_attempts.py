@@ -318,8 +318,7 @@ def test_what_is_carried_is_in_range(file: Sql, columns: dict[str, Any]) -> None
     row = {"job_id": 1, "start_no": 2, "log_id": 9, **columns}
     names = ", ".join(row)
     assert "litejobs_carried_in_range" in file.refused(
-        f"insert into litejobs_carried ({names}) "
-        f"values ({', '.join('?' * len(row))})",
+        f"insert into litejobs_carried ({names}) values ({', '.join('?' * len(row))})",
         tuple(row.values()),
     )
 
