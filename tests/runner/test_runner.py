@@ -1057,8 +1057,8 @@ def test_runner_that_lost_its_lock_claims_nothing_more(
 
     times(lock_pause=0.0)
     runner = jobs.start(threads=1)
-    monkeypatch.setattr(runner._lock, "confirm", lambda: False)
-    monkeypatch.setattr(runner._lock, "acquire", lambda: False)
+    for ask in ("acquire", "confirm"):
+        monkeypatch.setattr(type(runner._lock), ask, lambda self: False)
     eventually(lambda: runner.role == "standby")
     assert "has lost its lock" in caplog.text
     job = work.enqueue()
