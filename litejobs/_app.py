@@ -871,8 +871,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         nothing else was said), which hold no thread. A task that waits for a job (by
         `result()`, `await job` or its events) lends its slot to that: so up to *lend*
         threads are there beside those (None: as many as *threads*; 0: none). Limits
-        count it all the same. On `stop()` and at the end of the
-        program running tasks have *grace* (a duration, in real time) to end. With
+        count it all the same. On `stop()` and at the end of the program (when the main
+        thread has ended, and no thread of its own but daemons goes on) running tasks
+        have *grace* (a duration, in real time) to end. With
         *queues* it runs the jobs of these queues alone; the others wait for a runner
         that runs them, which is a later one. In an event loop, which must not wait (and
         for which there is `arunning`), what is not done within a tenth of a second is

@@ -71,10 +71,11 @@ def _last_words(error: BaseException | None) -> tuple[int, str]:
 
 
 def _end_what_it_began() -> None:
-    guardian.stop_all()
+    guardian.main_thread_ends()
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
+    guardian.stop_all()
 
 
 def _say(words: str) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from litejobs._process import log
+from litejobs._process.clock import RealTime
 from litejobs._process.service_manager import manager
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PAUSE = 0.1  # seconds between two looks whether threads of the program go on
+SAID_AFTER = 1.0  # seconds after which it is said that they do
 
 
 class Stoppable(Protocol):
@@ -26,14 +34,16 @@ class Stoppable(Protocol):
 class Guardian:
     """Stops runners when the program ends, within their grace periods.
 
-    Not by `atexit`: that is called when all threads have ended that are not daemons,
-    and one of them may run jobs until it is stopped. But when the main thread has come
-    to its end and before it waits for the others, as the executors of the standard
-    library are ended.
+    As a rule not by `atexit`: that is called when all threads have ended that are not
+    daemons, and one of them may run jobs until it is stopped. But when the main thread
+    has come to its end and before it waits for the others, as the executors of the
+    standard library are ended. Where the program lives on in threads of its own, a
+    server say, its jobs are run until these have ended.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._stopping = threading.Lock()
         self._watched: list[Stoppable] = []
         self._is_called = False
         if hasattr(os, "register_at_fork"):
@@ -43,7 +53,7 @@ class Guardian:
         """*runner* is stopped at the end of the program, unless unwatched before."""
         with self._lock:
             if not self._is_called:
-                _call_at_end(self.stop_all)
+                _call_at_end(self.main_thread_ends, self.stop_all)
                 self._is_called = True
             self._watched.append(runner)
 
@@ -52,31 +62,105 @@ class Guardian:
         with self._lock, contextlib.suppress(ValueError):
             self._watched.remove(runner)
 
+    def main_thread_ends(self) -> None:
+        """Stop what is watched, or let it be stopped when the program has ended.
+
+        It is not waited for here: threads of the program may wait until the main thread
+        counts as ended, which is after this.
+        """
+        if self._watched and threads_of_program():
+            later = threading.Thread(
+                target=self._stop_later, name="litejobs-end", daemon=True
+            )
+            # CPython before 3.12.2 starts none by now, and nor could the runner.
+            with contextlib.suppress(RuntimeError):
+                later.start()
+                return
+        self.stop_all()
+
+    def _stop_later(self) -> None:
+        said_at = RealTime.monotonic() + SAID_AFTER
+        while names := threads_of_program():
+            if RealTime.monotonic() >= said_at and self._watched:
+                said_at = float("inf")
+                log.warning(
+                    "the main thread has ended, and thread %r goes on: jobs are run "
+                    "until it ends, but Python gives its executors no more work "
+                    "(asyncio.to_thread, too); let the main thread wait: thread.join()",
+                    names[0],
+                )
+            RealTime.sleep(PAUSE)
+        self.stop_all()
+
     def stop_all(self) -> None:
         """What is watched has stopped, or has been given up."""
-        with self._lock:
-            watched = tuple(self._watched)
-        if watched:
-            manager.stopping()
-        # All are asked first, so that their grace periods pass at the same time.
-        for ask in (
-            *(runner.request_stop for runner in watched),
-            *(runner.stop for runner in watched),
-        ):
-            try:
-                ask()
-            except Exception:
-                log.exception("a runner could not be stopped at the program's end")
+        # Whoever comes second waits until the first has done it.
+        with self._stopping:
+            with self._lock:
+                watched, self._watched = self._watched, []
+            if watched:
+                manager.stopping()
+            # All are asked first, so that their grace periods pass at the same time.
+            for ask in (
+                *(runner.request_stop for runner in watched),
+                *(runner.stop for runner in watched),
+            ):
+                try:
+                    ask()
+                except Exception:
+                    log.exception("a runner could not be stopped at the program's end")
 
     def _forget(self) -> None:
         # The child calls at its end what its parent would.
         self._lock = threading.Lock()
+        self._stopping = threading.Lock()
         self._watched = []
 
 
-def _call_at_end(function: Callable[[], object]) -> None:
-    # An interpreter without the first has at least the second.
-    getattr(threading, "_register_atexit", atexit.register)(function)
+def _call_at_end(early: Callable[[], object], last: Callable[[], object]) -> None:
+    # It is too late for the first when the main thread has ended, and an interpreter
+    # without it has at least the second.
+    with contextlib.suppress(AttributeError, RuntimeError):
+        threading._register_atexit(early)  # type: ignore[attr-defined]
+    atexit.register(last)
+
+
+def threads_of_program() -> list[str]:
+    """Name the threads for which the interpreter waits, and in which the program lives.
+
+    Others end with the main thread, or with the runner: those that run jobs, and those
+    of the standard library's executors that have nothing else to do.
+    """
+    frames = sys._current_frames()
+    apart = (threading.main_thread(), threading.current_thread())
+    return [
+        each.name
+        for each in threading.enumerate()
+        if not (
+            each.daemon or each in apart or _ends(each, frames.get(each.ident or 0))
+        )
+    ]
+
+
+def _ends(thread: threading.Thread, frame: FrameType | None) -> bool:
+    # Of an executor of processes, of the standard library or of loky.
+    if type(thread).__name__ == "_ExecutorManagerThread":
+        return True
+    if _module(frame) == "concurrent.futures.thread":
+        return True  # it waits for work
+    while frame is not None:
+        module = _module(frame)
+        if module.startswith("litejobs._executors.") or (
+            module == "litejobs._runner.service"
+            and frame.f_code.co_name == "run_forever"
+        ):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _module(frame: FrameType | None) -> str:
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
 
 
 guardian = Guardian()

@@ -188,11 +188,11 @@ class Runner(Turns):
         self._work(begun)
 
     def _spawn(self, work: Callable[[bool], None], begun: bool) -> None:
+        self._lives = True
         self._thread = threading.Thread(
             target=work, args=(begun,), name="litejobs-loop", daemon=True
         )
         guardian.watch(self)
-        self._lives = True
         self._thread.start()
 
     def _begin(self) -> None:
@@ -338,6 +338,11 @@ class Runner(Turns):
         if self._is_alive() or self._role in {"handed over", "elsewhere"}:
             return self._role
         return "stopped"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its loop has lived, and does not any more."""
+        return self._thread is not None and not self._is_alive()
 
     @property
     def stopped_as_asked(self) -> bool:

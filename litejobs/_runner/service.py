@@ -436,6 +436,8 @@ class RunnerService:
                 f"lend={shown(lend)} is not a number of threads; give 0 for none, or "
                 f"up to {MOST_LENT:,}"
             )
+        if self.runner is not None and self.runner.has_ended:
+            self.stop()  # not by this object, but it failed, or the main thread ended
         if self._has_runner():
             raise RunnerActive(
                 "a runner of this object runs the jobs already; stop it first",

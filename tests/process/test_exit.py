@@ -470,3 +470,159 @@ def test_program_ends_although_a_thread_of_its_own_runs_jobs(tmp_path: Path) -> 
     with LiteJobs(path) as jobs:
         assert jobs.get(1).state == "completed"
         assert jobs.get(1).result() == 7
+
+
+# The main thread ends, and the program lives on
+
+
+def _run_program(text: str, path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text), str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+
+
+def test_jobs_are_run_while_the_program_lives_on_in_a_thread(tmp_path: Path) -> None:
+    """A server, a bot or a GUI in a thread, which the main thread has only started."""
+    done = _run_program(
+        """
+        import sys, threading, time
+        from litejobs import LiteJobs
+
+        jobs = LiteJobs(sys.argv[1])
+        jobs.task(name="work")(lambda: time.sleep(1.5))
+        jobs.task(name="long")(lambda: time.sleep(1000))
+
+        def serve():
+            threading.main_thread().join()
+            jobs.enqueue("work").result(timeout=30)
+            print(jobs.health()["role"])
+            jobs.enqueue("long")
+
+        threading.Thread(target=serve, name="server").start()
+        jobs.start(grace="100ms")
+        """,
+        tmp_path / "jobs.db",
+    )
+    assert (done.returncode, done.stdout) == (0, "runner\n")
+    assert "thread 'server' goes on: jobs are run until it ends" in done.stderr
+    assert "Traceback" not in done.stderr
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        assert jobs.get(1).state == "completed"
+        assert jobs.counts()["pending"] == 1  # it was given back, or not begun
+
+
+def test_a_runner_can_be_started_when_the_main_thread_has_ended(
+    tmp_path: Path,
+) -> None:
+    """It is stopped at the end of the program all the same."""
+    done = _run_program(
+        """
+        import sys, threading
+        from litejobs import LiteJobs
+
+        jobs = LiteJobs(sys.argv[1])
+        running = threading.Event()
+
+        @jobs.task
+        def work():
+            running.set()
+            threading.Event().wait()
+
+        def serve():
+            threading.main_thread().join()
+            jobs.start(grace="100ms")
+            work.enqueue()
+            assert running.wait(30)
+
+        threading.Thread(target=serve).start()
+        """,
+        tmp_path / "jobs.db",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        assert [each.status for each in jobs.get(1).attempts] == ["interrupted"]
+
+
+@pytest.mark.parametrize("which", ["waits", "of processes", "runs a job"])
+def test_threads_of_executors_do_not_keep_the_runner(
+    tmp_path: Path, which: str
+) -> None:
+    """They end with the main thread, and what the runner stops may still need them."""
+    done = _run_program(
+        f"""
+        import sys, threading, time
+        from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+        from litejobs import LiteJobs
+        from litejobs.executors import Futures
+
+        which = {which!r}
+        pool = ThreadPoolExecutor(1)
+        running = threading.Event()
+        executors = {{}}
+        if which == "runs a job":
+            executors["pool"] = Futures(lambda: pool, slots=1)
+        jobs = LiteJobs(sys.argv[1], executors=executors)
+
+        def work():
+            running.set()
+            time.sleep(0.5)
+
+        jobs.task(name="work", executor="pool" if executors else None)(work)
+        jobs.start(grace="10s")
+        pool.submit(abs, -7).result()
+        if which == "of processes":
+            processes = ProcessPoolExecutor(1)
+            processes.submit(abs, -7).result()
+        jobs.enqueue("work")
+        jobs.enqueue("work")
+        assert running.wait(30)
+        from litejobs._process.program_end import threads_of_program
+        print(threads_of_program())
+        """,
+        tmp_path / "jobs.db",
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "[]\n")
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        assert jobs.counts()["completed"] >= 1
+
+
+def test_run_forever_in_a_thread_ends_when_the_rest_of_the_program_has(
+    tmp_path: Path,
+) -> None:
+    done = _run_program(
+        """
+        import sys, threading, time
+        from litejobs import LiteJobs
+
+        jobs = LiteJobs(sys.argv[1])
+        jobs.task(name="work")(lambda: None)
+
+        def serve():
+            threading.main_thread().join()
+            jobs.enqueue("work").result(timeout=30)
+
+        threading.Thread(target=jobs.run_forever).start()
+        threading.Thread(target=serve).start()
+        while not jobs.health()["running"]:
+            time.sleep(0.01)
+        """,
+        tmp_path / "jobs.db",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        assert jobs.get(1).state == "completed"
+
+
+def test_a_runner_that_has_ended_can_be_started_again(tmp_path: Path) -> None:
+    """Nothing of this object has stopped it, so it is not to be stopped first."""
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        jobs.task(name="work")(lambda: "done")
+        jobs.start().stop()
+        assert jobs.health()["role"] == "stopped"
+        jobs.start()
+        assert jobs.enqueue("work").result(BOUND) == "done"
