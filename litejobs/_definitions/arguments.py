@@ -12,7 +12,7 @@ from typing import Any
 from litejobs._definitions import json_codec
 from litejobs._definitions.callables import Signatures
 from litejobs._definitions.gates import check_placeholders
-from litejobs._definitions.other_words import option_here
+from litejobs._definitions.other_words import option_here, unit_here
 from litejobs._process import log
 from litejobs.errors import ArgumentError
 
@@ -254,7 +254,10 @@ class Binder:
             if name not in self._signature.parameters:
                 meant = f"{name}=" if name in JOB else option_here(name, JOB)
                 if meant is not None:
-                    return f"; options go before: using({meant}…).enqueue(…)"
+                    return (
+                        f"; options go before: using({meant}…).enqueue(…)"
+                        f"{unit_here(name)}"
+                    )
         return ""
 
 
@@ -284,8 +287,8 @@ def given_arguments(name: str, arguments: object) -> dict[str, Any] | list[Any]:
     if isinstance(arguments, (list, tuple)):
         return list(arguments)
     raise ArgumentError(
-        f"arguments of task {name!r} are a {type(arguments).__name__}; give a dict "
-        "(keywords) or a list (positional)"
+        f"arguments of task {name!r} are {arguments!r:.80}; give a dict (keywords) or "
+        "a list (positional)"
     )
 
 

@@ -46,7 +46,7 @@ from litejobs._definitions.gates import (
     parents_of,
 )
 from litejobs._definitions.milliseconds import duration_ms, instant_ms
-from litejobs._definitions.other_words import option_here
+from litejobs._definitions.other_words import option_here, unit_here
 from litejobs._definitions.policy import Duration, Policy, Retry
 from litejobs._definitions.retention import Kept, KeptState, kept_of_task
 from litejobs.errors import ConfigurationError
@@ -455,7 +455,7 @@ def check_names(what: str, options: Mapping[str, Any], table: Table) -> None:
             if here is not None:
                 raise TypeError(
                     f"{what} got an unexpected keyword argument {name!r}; here that "
-                    f"is {here}"
+                    f"is {here}{unit_here(name)}"
                 )
             raise TypeError(
                 f"{what} got an unexpected keyword argument {name!r}; "

@@ -33,9 +33,7 @@ _METHODS = {
 _OPTIONS = {
     **dict.fromkeys(("eta", "at", "schedule_at", "scheduled_at"), ("run_at",)),
     **dict.fromkeys(("countdown", "schedule_in", "defer_by", "wait"), ("delay",)),
-    **dict.fromkeys(
-        ("max_retries", "retry_limit", "num_retries"), ("retries", "max_attempts")
-    ),
+    **dict.fromkeys(("max_retries", "retry_limit", "num_retries"), ("retries",)),
     **dict.fromkeys(
         ("default_retry_delay", "retry_delay", "retry_backoff", "min_backoff"),
         ("retry",),
@@ -60,6 +58,10 @@ _OPTIONS = {
 }
 
 
+# Some say these in milliseconds.
+_IN_SECONDS = {"time_limit", "max_age", "timeout_ms"}
+
+
 def method_here(name: str, task: str) -> str | None:
     """Tell what to say of a *task* in place of a method of another library, or None."""
     said = _METHODS.get(name)
@@ -70,3 +72,8 @@ def option_here(name: str, options: Container[str]) -> str | None:
     """Tell which of these *options* is meant by that of another library, or None."""
     meant = [f"{each}=" for each in _OPTIONS.get(name, ()) if each in options]
     return " or ".join(meant) or None
+
+
+def unit_here(name: str) -> str:
+    """Tell in which unit we have what others may have in another one."""
+    return ", in seconds" if name in _IN_SECONDS else ""

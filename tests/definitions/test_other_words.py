@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
+import re
 from typing import Any
 
 import pytest
@@ -85,8 +87,10 @@ def test_an_option_of_another_library_names_ours(jobs: LiteJobs) -> None:
     for call, name, here in (
         (task.using, "eta", "run_at="),
         (task.using, "countdown", "delay="),
-        (task.using, "max_retries", "retries= or max_attempts="),
-        (given, "time_limit", "timeout="),
+        (task.using, "max_retries", "retries="),
+        (given, "time_limit", "timeout=, in seconds"),
+        (task.using, "timeout_ms", "timeout=, in seconds"),
+        (task.using, "max_age", "expires_in= or expires_at=, in seconds"),
         (given, "autoretry_for", "retry="),
         (given, "eta", "said of a job, with task.using(run_at=…).enqueue(…)"),
         (given, "delay", "said of a job, with task.using(delay=…).enqueue(…)"),
@@ -96,6 +100,71 @@ def test_an_option_of_another_library_names_ours(jobs: LiteJobs) -> None:
         assert str(refused.value).endswith(
             f"got an unexpected keyword argument {name!r}; here that is {here}"
         )
+
+
+# What other libraries say, with a value of theirs, and how many seconds, retries or
+# other things that are.
+OF_OTHERS: dict[str, tuple[Any, Any]] = {
+    "countdown": (90, 90),
+    "defer_by": (dt.timedelta(minutes=1), 60),
+    "wait": ("5m", 300),
+    "max_retries": (3, 3),
+    "retry_limit": (0, 0),
+    "num_retries": (3, 3),
+    "ttl": (60, 60),
+    "expires": (60, 60),
+    "soft_time_limit": (60, 60),
+    "job_timeout": ("10m", 600),
+    "retry_delay": (60, None),
+    "default_retry_delay": (60, None),
+    "retry_backoff": (True, None),
+    "min_backoff": (15000, None),
+    "max_backoff": (15000, None),
+    "autoretry_for": ((OSError,), None),
+    "retry_when": ("x", None),
+    "retry_jitter": (True, None),
+    "backoff": (2, None),
+    "unique": (True, None),
+    "lock": (True, None),
+    "at_front": (True, None),
+    "depends_on": ("x", None),
+    "eta": (dt.datetime(2026, 1, 1), None),
+    "at": (dt.datetime(2026, 1, 1), None),
+    "scheduled_at": (1767225600, None),
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_who_follows_the_word_has_what_he_meant_or_is_refused(
+    jobs: LiteJobs, name: str
+) -> None:
+    value, meant = OF_OTHERS[name]
+    task: Any = jobs.task(send)
+    with pytest.raises(TypeError) as refused:
+        task.using(**{name: value})
+    [*_, said] = str(refused.value).partition("here that is ")
+    for here in re.findall(r"(\w+)=", said):
+        if meant is None or here == "expires_at":
+            with pytest.raises((ConfigurationError, TypeError)):
+                task.using(**{here: value}).enqueue("a")
+            continue
+        job = task.using(**{here: value}).enqueue("a")
+        with jobs.reader() as db:
+            [found] = db.execute(
+                """
+                select
+                    (job.run_at - job.created_at) / 1000 as delay,
+                    job.max_attempts - 1 as retries,
+                    (job.expires_at - job.run_at) / 1000 as expires_in,
+                    spec.timeout_ms / 1000 as timeout
+                from litejobs_job as job
+                left join litejobs_spec as spec on spec.id = job.spec_id
+                where job.id = ?
+                """,
+                (job.id,),
+            )
+        names = ("delay", "retries", "expires_in", "timeout")
+        assert dict(zip(names, found, strict=True))[here] == meant
 
 
 def test_an_option_among_the_arguments_is_told_its_place(jobs: LiteJobs) -> None:
