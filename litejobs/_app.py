@@ -313,7 +313,8 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         """
         check_names("LiteJobs.flow()", options, FLOW)
         check_not_reserved(name)
-        steps = tuple(steps)
+        if isinstance(steps, Iterable):
+            steps = tuple(steps)
         made = steps_of(name, steps)
         declaration = Declaration(
             name=name,

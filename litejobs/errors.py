@@ -355,21 +355,56 @@ class TaskStopped(TaskInterrupt):
 
 # Texts, as in other modules of ours: most programs never need them compiled.
 _SENTENCE = r"(?s)^(?P<code>[a-z_]+): (?P<text>.+)$"
-_CONSTRAINT = r"CHECK constraint failed: (?P<name>\w+)"
+_RULE = (
+    r"(?P<kind>CHECK|UNIQUE|NOT NULL|FOREIGN KEY) constraint failed"
+    r"(?:: (?P<name>litejobs_\w+)(?P<columns>.*))?$"
+)
+_MISFIT = r"cannot store \w+ value in (\w+) column litejobs_(\w+)\.(\w+)"
+
+
+def _broken_rule(text: str) -> ConstraintViolated | None:
+    """What of ours is broken, in words without its names in the file, and its name.
+
+    Rules are named for what they keep: litejobs_job_args_are_json.
+    """
+    if (misfit := re.search(_MISFIT, text)) is not None:
+        kind, of, what = misfit[1], _words(misfit[2]), _words(misfit[3])
+        kinds = {"INTEGER": "a whole number", "REAL": "a number", "TEXT": "a text"}
+        allowed = kinds.get(kind, "another value")
+        return ConstraintViolated(
+            f"the {what} of a {of} is of the wrong type; give {allowed}"
+        )
+    found = re.search(_RULE, text)
+    if found is None or (found["name"] is None and found["kind"] != "FOREIGN KEY"):
+        return None
+    if found["kind"] == "FOREIGN KEY":
+        return ConstraintViolated(
+            "a value names what is not in the file; give one that is there"
+        )
+    of, _, rule = found["name"].removeprefix("litejobs_").partition("_")
+    columns = _words(", ".join(re.findall(r"\.(\w+)", found["columns"])))
+    table = _words(found["name"])
+    if found["kind"] == "NOT NULL":
+        return ConstraintViolated(f"a {table} has to have its {columns}; give it")
+    if found["kind"] == "UNIQUE":
+        return ConstraintViolated(
+            f"there is a {table} with this {columns} already; give another"
+        )
+    kept = _words(rule)
+    refused = f"the file refused a value of a {of}, where this has to be so: {kept}"
+    return ConstraintViolated(f"{refused}; give another value", found["name"])
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("litejobs_").replace("_", " ").strip()
 
 
 def translated(error: apsw.Error) -> Exception:
     """Return what an SQLite error means to a caller; others come back unchanged."""
     text = str(error)
     if isinstance(error, apsw.ConstraintError):
-        if (found := re.search(_CONSTRAINT, text)) is not None:
-            name = found["name"]
-            rule = name.split("_", 2)[-1].replace("_", " ")
-            return ConstraintViolated(
-                f"the database refused a value: the constraint {name} says "
-                f"'{rule}'; see it in sql/schema",
-                name,
-            )
+        if (broken := _broken_rule(text)) is not None:
+            return broken
         text = text.removeprefix("ConstraintError: ")
         if (found := re.match(_SENTENCE, text)) is not None:
             if found["code"] == "disk_full":

@@ -7,15 +7,20 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import apsw
 import click
 import pytest
 
 import litejobs
-from litejobs import TaskError, errors
+from litejobs import LiteJobs, TaskError, errors
 from tests.rows import for_each
+
+ROOT = Path(__file__).parents[1]
 
 SEEN = (
     *(errors.LiteJobsError, errors.TaskError, errors.TaskInterrupt),
@@ -117,3 +122,75 @@ def test_so_do_those_that_applications_derive(way: str) -> None:
     assert (found.code, found.message, found.data) == ("LATE", "train 7", None)
     assert (found.minutes, found.retry_after, found.retryable) == (3, 60, True)
     assert str(WAYS[way](NotThere(number=4))) == "no 4"
+
+
+# --- what the file refuses ----------------------------------------------------------
+
+
+def rules() -> list[str]:
+    """What SQLite says of each named constraint, and of each unique index, of ours."""
+    schema = "\n".join(
+        each.read_text(encoding="utf-8")
+        for each in sorted((ROOT / "sql" / "schema").glob("*.sql"))
+    )
+    checks = re.findall(r"constraint (litejobs_\w+)\s+check", schema)
+    tables = re.findall(
+        r"create table (litejobs_\w+) \((.*?)\n\) strict", schema, re.DOTALL
+    )
+    columns = [
+        (table, column, kind)
+        for table, body in tables
+        for column, kind in re.findall(
+            r"^    (\w+) (integer|text|real)\b", body, re.MULTILINE
+        )
+    ]
+    assert len(checks) > 150
+    assert len(columns) > 200
+    said = [f"CHECK constraint failed: {name}" for name in checks]
+    for table, column, kind in columns:
+        said += [
+            f"UNIQUE constraint failed: {table}.{column}",
+            f"UNIQUE constraint failed: {table}.{column}, {table}.other",
+            f"NOT NULL constraint failed: {table}.{column}",
+            f"cannot store BLOB value in {kind.upper()} column {table}.{column}",
+        ]
+    return [*said, "FOREIGN KEY constraint failed"]
+
+
+def test_no_rule_of_the_file_is_told_by_its_name_there() -> None:
+    for said in rules():
+        error = errors.translated(apsw.ConstraintError(said))
+        assert type(error) is errors.ConstraintViolated
+        text = str(error)
+        assert not re.search(r"litejobs|constraint|sql|[a-z]_[a-z]|  ", text), text
+        assert re.fullmatch(r"[^;]+; give .+", text), text
+        if said.startswith("CHECK"):
+            assert error.code == said.rpartition(" ")[2]
+
+
+def test_rules_of_the_application_are_told_as_sqlite_says_them() -> None:
+    for said in (
+        "UNIQUE constraint failed: orders.id",
+        "CHECK constraint failed: orders_total_positive",
+        "cannot store TEXT value in INTEGER column orders.id",
+    ):
+        assert str(errors.translated(apsw.ConstraintError(said))) == said
+
+
+def test_a_value_that_the_file_refuses_is_told_in_words() -> None:
+    with LiteJobs() as jobs:
+        for statement, words in (
+            (
+                "insert into litejobs_job (task, args) values ('a', '5')",
+                "the file refused a value of a job, where this has to be so: args are "
+                "json; give another value",
+            ),
+            (
+                "insert into litejobs_job (task, priority) values ('a', 'high')",
+                "the priority of a job is of the wrong type; give a whole number",
+            ),
+        ):
+            with pytest.raises(errors.ConstraintViolated) as caught:
+                with jobs.transaction() as db:
+                    db.execute(statement)
+            assert str(caught.value) == words

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from litejobs._control.bulk import LEAST_REST, contention_probe
+from litejobs._definitions.calls import Call
 from litejobs._definitions.checks import LARGEST_ID, is_whole, shown
 from litejobs._definitions.columns import changed, place
 from litejobs._process.clock import RealTime
@@ -17,7 +18,7 @@ from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, ConstraintViolated, JobExists
 
 if TYPE_CHECKING:
-    from litejobs._definitions.calls import Call, Parents
+    from litejobs._definitions.calls import Parents
     from litejobs._storage.store import Store
 
 _CHUNK = 1000
@@ -137,6 +138,10 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> JobIds:
             size = 0
 
     for call in calls:
+        if not isinstance(call, Call):
+            raise ConfigurationError(
+                f"{shown(call)} cannot be enqueued; give what task.call(…) makes"
+            )
         if (
             first is not None
             and call.options is first.options

@@ -13,7 +13,7 @@ from litejobs._control.records import (
     snapshot_of,
     waiting_of,
 )
-from litejobs._definitions.checks import check_limit, check_name
+from litejobs._definitions.checks import LARGEST_ID, check_limit, check_name, is_whole
 from litejobs._storage.files import MEMORY
 from litejobs._values.states import STATES
 from litejobs.errors import ConfigurationError, EventsLost
@@ -89,6 +89,10 @@ def log_lines(
     """See `LiteJobs.log`."""
     check_limit(limit)
     check_name("task", task)
+    if not is_whole(after, 0, LARGEST_ID):
+        raise ConfigurationError(
+            f"after={after!r:.80} is not the number of a line; give 0 or more"
+        )
     asked = {"job_id": job_id, "task": task, "after": after, "limit": limit}
     if job_id is not None:
         rows = store.rows("list_job_events_after", asked)

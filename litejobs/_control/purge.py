@@ -41,9 +41,13 @@ def selection(
     Raises:
         ConfigurationError: It cannot be meant like that.
     """
-    names = [states] if isinstance(states, str) else list(dict.fromkeys(states))
+    if not isinstance(states, Iterable):
+        raise ConfigurationError(
+            f"states={states!r:.80} is not a list; give some of {', '.join(ENDED)}"
+        )
+    names = [states] if isinstance(states, str) else list(states)
     for state in names:
-        if state not in ENDED:
+        if not isinstance(state, str) or state not in ENDED:
             raise ConfigurationError(
                 f"state={state!r:.80} is not one in which a job has ended; give some "
                 f"of {', '.join(ENDED)}"
@@ -52,6 +56,7 @@ def selection(
         raise ConfigurationError(
             f"states=[] means no job; give some of {', '.join(ENDED)}"
         )
+    names = list(dict.fromkeys(names))
     check_name("task", task)
     check_name("queue", queue)
     age = None if older_than is None else duration_ms(older_than, name="older_than")

@@ -9,7 +9,7 @@ import attrs
 
 from litejobs._definitions import columns as _columns
 from litejobs._definitions import options as _options
-from litejobs._definitions.checks import check_name
+from litejobs._definitions.checks import check_name, name_text
 from litejobs._definitions.gates import Circuit
 from litejobs._definitions.policy import Policy, Retry, Rule
 from litejobs.errors import ConfigurationError
@@ -56,7 +56,7 @@ class Declaration:
         most that one of them allows, so that each can be reached. A limit or a rate
         without a key is that of the task: its name is the key.
         """
-        check_name("task", self.name)
+        check_name("task", name_text("task", self.name))
         retry, policy = self.options.get("retry"), self.options.get("policy")
         columns = _columns.columns_of(_options.FLOW, self._with_limits(retry, policy))
         policies = self._policies(retry, policy)

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from litejobs._definitions.checks import names_of_queues, shown
+from litejobs._definitions.checks import check_limit, names_of_queues, shown
 from litejobs._definitions.milliseconds import duration_ms, instant_ms
 from litejobs._runner.choice import EVERYTHING, LIMIT, Choice, End, Until
 from litejobs.errors import ConfigurationError
@@ -53,6 +53,7 @@ class Driving:
             LiteJobsError: *limit* attempts have run and there is still more to do.
             ConfigurationError: There is no such task, or a value cannot work.
         """
+        check_limit(limit)
         end, enough = None, None
         if isinstance(until, dt.datetime):
             end = End(instant_ms(until, name="until"))

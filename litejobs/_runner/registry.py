@@ -9,7 +9,7 @@ import attrs
 
 from litejobs._definitions.arguments import encode_arguments, given_arguments, parted
 from litejobs._definitions.calls import Call
-from litejobs._definitions.checks import check_name
+from litejobs._definitions.checks import check_name, name_text
 from litejobs._definitions.columns import parameters_of
 from litejobs._definitions.gates import check_not_renamed, direct_renames
 from litejobs._definitions.registration import Declaration, Registration
@@ -192,7 +192,7 @@ class Registry:
     ) -> Call[Any]:
         """See `LiteJobs.call`."""
         columns, after = parameters_of(options)
-        known = self.tasks.get(task)
+        known = self.tasks.get(name_text("task", task))
         if known is None:
             check_name("task", task)
             return Call(task, encode_arguments(task, arguments), columns, after)

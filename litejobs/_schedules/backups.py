@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from litejobs._definitions.checks import RESERVED, check_name, shown
+from litejobs._definitions.checks import RESERVED, check_name, name_text, shown
 from litejobs._storage import files
 from litejobs._storage.rotation import back_up
 from litejobs.errors import ConfigurationError
@@ -31,7 +31,7 @@ class Backup(NamedTuple):
         Raises:
             ConfigurationError: A value cannot work.
         """
-        check_name("schedule", name)
+        check_name("schedule", name_text("schedule", name))
         if re.fullmatch(r"[A-Za-z0-9._-]+", name) is None or not name.strip("."):
             raise ConfigurationError(
                 f"name={shown(name)} is a part of the names of files; use letters, "

@@ -56,6 +56,7 @@ SHORTEST_INTERVAL_MS = 1_000
 # So many more than needed are listed rather than counted.
 _FEW = 32
 _LONGEST_EXPRESSION = 200
+_MOST_BITS = 128  # of a number that is shown
 _UNITS = [
     ("day", 86_400_000),
     ("hour", 3_600_000),
@@ -299,9 +300,9 @@ class Every:
                 f"every_ms={value!r:.64} is not a number of milliseconds; pass an int"
             )
         if not SHORTEST_INTERVAL_MS <= value <= MAX_DURATION_MS:
+            size = "" if value.bit_length() > _MOST_BITS else f" of {value:.6g} ms"
             raise ConfigurationError(
-                f"an interval of {value:.6g} ms is out of range; pass 1 second to "
-                "100 years"
+                f"an interval{size} is out of range; pass 1 second to 100 years"
             )
 
     @anchor_ms.validator

@@ -163,9 +163,17 @@ def create_private(path: str | os.PathLike[str]) -> bool:
 
 def plain_name(path: str | os.PathLike[str]) -> str:
     """The name as text; refused if SQLite would take it for something else."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise FileRefused(f"{path!r:.80} is not a path; give one as a text")
     name = os.fspath(path)
     if name in {"", MEMORY} or "\0" in name:
         raise FileRefused(f"{name!r} does not name a file; give the path of one")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise FileRefused(
+            f"{name!r:.80} has half of a surrogate pair in it; give another name"
+        ) from None
     if name.lower().startswith("file:"):
         msg = f"{name!r} looks like a URI, and litejobs takes plain paths only; write"
         raise FileRefused(f"{msg} './{name}' if the file is really called that")

@@ -11,6 +11,7 @@ import apsw
 from litejobs._values.descriptors import too_many_open
 from litejobs._values.text import one_line
 from litejobs.errors import (
+    ArgumentError,
     CorruptDatabase,
     DatabaseBusy,
     FileRefused,
@@ -21,6 +22,10 @@ from litejobs.errors import (
 
 _UNKNOWN_FORMAT = "unsupported file format"  # all that SQLite says of it
 LONGEST_NAME = 60  # characters of a name in a sentence
+
+
+class _TooLarge(ArgumentError, OverflowError):
+    """A number that the file cannot hold, so that nothing there has it."""
 
 
 def refusal(path: str, error: apsw.Error) -> Exception:
@@ -85,3 +90,21 @@ def translating() -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise translated(error) from error
+    except (TypeError, OverflowError, UnicodeEncodeError) as error:
+        said = str(error)
+        if said.startswith("Bad binding argument type"):
+            kind = said.rpartition(" type ")[2]
+            raise ArgumentError(
+                f"a value of type {kind} cannot be stored or looked up in the file; "
+                "give a number or a text"
+            ) from error
+        if isinstance(error, OverflowError) and "int too " in said:
+            raise _TooLarge(
+                "a number is too large for the file; give one below 2**63"
+            ) from error
+        if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":
+            raise ArgumentError(
+                f"{error.object!r:.80} has half of a surrogate pair in it, which the "
+                "file cannot hold; leave it out"
+            ) from error
+        raise

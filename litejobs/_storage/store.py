@@ -103,9 +103,14 @@ class Store:
         as_is: bool = False,
         origin: str = "api",
     ) -> None:
-        if durability not in {"full", "fast"}:
+        if durability not in ("full", "fast"):
             raise ConfigurationError(
-                f"durability={durability!r} is unknown; give 'full' or 'fast'"
+                f"durability={durability!r:.80} is unknown; give 'full' or 'fast'"
+            )
+        if not isinstance(path, (str, os.PathLike)):
+            raise ConfigurationError(
+                f"path={path!r:.80} is not a path; give that of the jobs file, or "
+                "':memory:'"
             )
         self.path = os.fspath(path)
         self.origin = origin

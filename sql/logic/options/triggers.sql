@@ -14,7 +14,7 @@ when not exists (
 begin
     select raise(
         abort,
-        'invalid_options: options are a JSON object of up to 64 KiB, whose members are the columns of litejobs_spec; correct it'
+        'invalid_options: options are a JSON object of up to 64 KiB, whose members are options of jobs such as timeout_ms; correct it'
     )
     where case
         when length(cast(new.said as blob)) > 65536 or instr(new.said, char(0)) then 1
@@ -23,7 +23,7 @@ begin
     end;
     select raise(
         abort,
-        'invalid_options: there is no such option; the columns of litejobs_spec are those that there are'
+        'invalid_options: there is no such option; give one that jobs have, such as timeout_ms or max_delay_ms'
     )
     where exists (
         select 1 from json_each(new.said) as each
@@ -91,7 +91,7 @@ begin
     delete from litejobs_spec where text is null;
     select raise(
         abort,
-        'invalid_options: an option is out of range; see the constraints of litejobs_spec'
+        'invalid_options: an option is out of range; give what the option of that name takes in Python'
     )
     where not exists (
         select 1 from litejobs_wording where base_id = new.base_id and said = new.said
