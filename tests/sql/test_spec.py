@@ -278,6 +278,21 @@ def test_a_removed_schedule_comes_back_with_its_options(held: Sql) -> None:
             "immutable_spec",
         ),
         (
+            "insert into litejobs_wording select 0, '{\"timeout_ms\":8}', id "
+            "from litejobs_spec limit 1",
+            "immutable_spec",
+        ),
+        (
+            "insert into litejobs_wording select id, '{\"max_jumps\":8}', id "
+            "from litejobs_spec limit 1",
+            "immutable_spec",
+        ),
+        (
+            "insert into litejobs_wording values (0, '{\"timeout_ms\":8}', null)",
+            "immutable_spec",
+        ),
+        ("insert into litejobs_wording values (0, '{', null)", "immutable_spec"),
+        (
             "insert into litejobs__specify (base_id, said) values (99, '{}')",
             "immutable_spec",
         ),
@@ -319,6 +334,18 @@ def test_options_are_kept_by_the_database(
     with pytest.raises(ERRORS, match=code):
         ready.execute(statement)
     assert everything(ready) == before
+
+
+def test_words_of_others_lead_to_nothing_else(db: Sql) -> None:
+    """Also to half a row; to what they say they may."""
+    db.execute("insert into litejobs_spec (id, timeout_ms) values (7, 5)")
+    add = "insert into litejobs_wording values (0, ?, ?)"
+    with pytest.raises(ERRORS, match="immutable_spec"):
+        db.execute(add, ('{"timeout_ms": 9}', 7))
+    db.execute(add, ('{"max_crashes": null}', None))
+    job = db.enqueue("a", options='{"timeout_ms": 9}')
+    options = "select options from litejobs_job_spec where job_id = ?"
+    assert db.value(options, (job,)) == '{"timeout_ms":9}'
 
 
 def test_half_a_row_says_nothing_and_goes(db: Sql) -> None:

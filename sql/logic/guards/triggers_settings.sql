@@ -47,7 +47,8 @@ begin
     );
 end;
 
--- What words lead to is found once, and does not change.
+-- What words lead to is found once, and does not change. It is what they say over what
+-- was said before: else a row of another client would change what jobs are asked for.
 create trigger litejobs_wording_insert_guard
 before insert on litejobs_wording
 when exists (
@@ -57,6 +58,31 @@ or new.base_id <> 0
     and not exists (select 1 from litejobs_spec where id = new.base_id)
 or new.spec_id is not null
     and not exists (select 1 from litejobs_spec where id = new.spec_id)
+or case when json_valid(new.said) then exists (
+    select 1
+    from (
+        select json_patch(
+            case
+                when coalesce(new.said ->> '$.backoff', new.said ->> '$.delay_ms')
+                    is not null
+                    then json_remove(base.text, '$.intervals')
+                else base.text
+            end,
+            new.said
+        ) as merged
+        from (
+            select coalesce(
+                (select text from litejobs_spec where id = new.base_id), '{}'
+            ) as text
+        ) as base
+        limit -1
+    ) as words
+    cross join litejobs__option as option
+    where words.merged ->> option.name is not (
+        select doc ->> option.name from litejobs__spec_text
+        where spec_id = new.spec_id
+    )
+) else 1 end
 begin
     select raise(
         abort,
