@@ -115,8 +115,15 @@ class Connections(CommitListeners):
         self._writer.set_busy_handler(go_on)
 
     def wait_as_long(self) -> None:
-        """Locks of others are waited for as long as `TIMES` says now."""
+        """Locks of others are waited for as long as `TIMES` says now.
+
+        A writer that is closed until its next use is opened as they say then.
+        """
+        if self._asleep or self._closed:
+            return
         self._writer.set_busy_timeout(busy_ms())
+        if self._go_on is not None:
+            self._writer.set_busy_handler(self._go_on)
 
     # Opening and closing ----------------------------------------------------------
 

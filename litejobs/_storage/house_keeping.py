@@ -12,7 +12,7 @@ from litejobs._process import clock, log
 from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
 from litejobs._storage import files, process_guard, readers, statements, wal
-from litejobs._storage.connections import DISK_FULL, busy_ms
+from litejobs._storage.connections import DISK_FULL
 from litejobs._storage.files import MEMORY, size_of
 from litejobs._storage.reading import Reading
 from litejobs._storage.refusals import translating
@@ -126,7 +126,7 @@ class HouseKeeping(Reading):
                     "it is copied next time"
                 ) from error
             finally:
-                self._writer.set_busy_timeout(busy_ms())
+                self.wait_as_long()
             self.has_remnants = False
             return True
         return False
@@ -277,9 +277,7 @@ class HouseKeeping(Reading):
             finally:
                 # Whatever was known of the file may be otherwise now.
                 self._version_seen = self._schema_seen = -1
-                self._writer.set_busy_timeout(busy_ms())
-                if self._go_on is not None:
-                    self._writer.set_busy_handler(self._go_on)
+                self.wait_as_long()
         for listener in self._listeners:
             listener()
 

@@ -296,9 +296,9 @@ def _locked(database: Database, busy: bool | Duration, told: Faults) -> Iterator
             raise _in_use(database) from None
         told.struck["busy"] += 1
         if busy is True:
+            stack.callback(database.wait_as_long)  # when the times are back
             stack.enter_context(other_times(busy_timeout=BUSY_TIMEOUT))
             database.wait_as_long()
-            stack.callback(database.wait_as_long)
         else:
             seconds = duration_ms(busy, name="busy") / 1000
             thread = threading.Thread(

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from litejobs import LiteJobs, Retry
+from litejobs._app import store_of
+from litejobs._process.timing import TIMES
 from litejobs.errors import (
     ConfigurationError,
     DatabaseBusy,
@@ -72,6 +74,40 @@ def test_a_file_that_is_kept_by_another_connection_is_busy(app: App) -> None:
 def test_a_writer_waits_for_a_lock_that_is_given_back(app: App) -> None:
     with faults(busy="50ms"):
         assert app.work.enqueue(1).state == "pending"
+
+
+@pytest.mark.parametrize("first", [{"full": True}, {"io_error_at": 9}, {"busy": True}])
+def test_one_fault_after_another(app: App, first: dict[str, Any]) -> None:
+    """The first may have closed the connections until their next use."""
+    for faulty in (first, {"busy": True}):
+        with faults(**faulty):
+            pass
+    assert app.work.enqueue(1).state == "pending"
+
+
+@pytest.mark.parametrize("second", [{"full": True}, {"busy": True}])
+def test_a_file_that_is_busy_has_no_other_fault(
+    app: App, second: dict[str, Any]
+) -> None:
+    with faults(busy=True), pytest.raises(LiteJobsError, match="is in use: "):
+        with faults(**second):
+            raise AssertionError
+    with faults(full=True), faults(busy=True):
+        pass
+    assert app.work.enqueue(1).state == "pending"
+
+
+def test_locks_are_waited_for_afterwards_as_before(app: App) -> None:
+    database = store_of(app.jobs).database
+
+    def waits() -> list[Any]:
+        with database.transaction() as db:
+            return [db.pragma("busy_timeout")]
+
+    before = waits()
+    with faults(busy=True):
+        assert TIMES.busy_timeout * 1000 < before[0]
+    assert waits() == before
 
 
 def test_a_full_disk_takes_nothing(app: App) -> None:
