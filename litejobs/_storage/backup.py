@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 import apsw
 
-from litejobs._process.clock import RealTime
+from litejobs._process.clock import RealTime, now
 from litejobs._process.sizes import SIZES
 from litejobs._storage import files, process_guard
 from litejobs._storage.files import MEMORY
@@ -34,6 +35,8 @@ PAUSE = 0.001  # seconds between two steps, so that others get the disk
 BESIDE = ("-wal", "-journal", "-shm")  # what SQLite takes for a part of a database
 MAGIC = b"SQLite format 3\0"  # with which each database begins
 FORMAT = 18  # the byte that says how it is written
+PART = r"\.[0-9a-f]{8}\.part"  # how the name of a part of a copy ends
+LEFT_BEHIND = 3600  # seconds after which a part that has no lock is nobody's
 ALLOW = "allow it to be overwritten"
 
 Told = Callable[[int, int], None]
@@ -75,7 +78,7 @@ def copy(
     write as ever, since one read transaction lasts as long as the copy; only the
     write-ahead log cannot be cut. The target has no log of its own, and can be read by
     its owner alone. Under its name there is never a part of a copy, whatever dies when;
-    a process that is killed leaves a file `TARGET.….part`.
+    a process that is killed leaves a file `TARGET.….part`, which goes with a later one.
 
     Raises:
         FileRefused: The target cannot be written, or is not to be.
@@ -119,6 +122,8 @@ def new_file(
         DatabaseFull: There is no room for it; nothing of it is left.
     """
     real = _checked(target, source=source, overwrite=overwrite, database=database)
+    folder, base = os.path.split(real)
+    remove_left(folder, re.compile(re.escape(base) + PART))
     name = f"{real}.{os.urandom(4).hex()}.part"
     files.create_private(Path(name))
     try:
@@ -132,6 +137,43 @@ def new_file(
         if isinstance(error, OSError):
             _refuse(target, error)
         raise
+
+
+def remove_left(
+    folder: str, named: re.Pattern[str], *, have_locks: bool = False
+) -> None:
+    """Delete what processes left that were killed while they copied.
+
+    These are the files of such names that are too old to be anybody's; if they
+    *have_locks*, all that nobody has open, but for those that are still empty.
+    """
+    with contextlib.suppress(OSError):
+        for found in sorted(os.listdir(folder)):
+            path = os.path.join(folder, found)
+            if named.fullmatch(found) and _is_left(path, have_locks):
+                for each in (*BESIDE, ""):
+                    with contextlib.suppress(OSError):
+                        os.unlink(path + each)
+
+
+def _is_left(path: str, have_locks: bool) -> bool:
+    about = os.lstat(path)
+    if not stat.S_ISREG(about.st_mode):
+        return False
+    if not (have_locks and about.st_size):
+        return now().timestamp() - about.st_mtime > LEFT_BEHIND
+    try:
+        with contextlib.closing(
+            apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        ) as connection:
+            # Who writes it has it to itself, and so has who reads it through its log.
+            connection.pragma("journal_mode", "delete")
+            connection.execute("begin exclusive")
+    except (apsw.BusyError, apsw.LockedError):
+        return False
+    except apsw.Error:
+        pass  # it is not whole
+    return True
 
 
 # The target ---------------------------------------------------------------------------

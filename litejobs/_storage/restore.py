@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,12 +23,14 @@ from litejobs._storage import files, process_guard
 from litejobs._storage.backup import (
     BESIDE,
     MAGIC,
+    PART,
     Told,
     copy,
     first_bytes,
     has_log,
     open_copy,
     reason,
+    remove_left,
 )
 from litejobs._storage.confinement import confined
 from litejobs._storage.files import MEMORY
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 KEPT = ".before-restore-"  # in the name of what was there before
+STAGED = ".restore"  # at the end of the name of what is to come
 ALLOW = "overwrite_tables=True"
 LONGEST_WAIT = 10.0  # seconds for others to end their transactions
 LONGEST_STEP = 0.005  # seconds from one try to the next
@@ -141,7 +145,8 @@ def staged(
     real = str(files.prepare(name, allow_network=True, read_only=True))
     _check_other(name, real, path)
     process_guard.check_not_shared(real)
-    staging = f"{path}.{os.urandom(4).hex()}.restore"
+    remove_left(*_left_by_restores(path), have_locks=True)
+    staging = f"{path}.{os.urandom(4).hex()}{STAGED}"
     try:
         _copy(name, real, staging)
         with contextlib.closing(apsw.Connection(staging)) as connection:
@@ -155,6 +160,17 @@ def staged(
         for each in ("", *BESIDE):
             with contextlib.suppress(OSError):
                 os.unlink(staging + each)
+
+
+def _left_by_restores(path: str) -> tuple[str, re.Pattern[str]]:
+    """In which folder restores of this file that were killed left what of these names.
+
+    What it was before has a name of its own once it is whole, and is kept.
+    """
+    folder, base = os.path.split(path)
+    staged = rf"\.[0-9a-f]{{8}}{re.escape(STAGED)}(?:{PART})?"
+    before = rf"{re.escape(KEPT)}[-0-9TZ]+{PART}"
+    return folder, re.compile(rf"{re.escape(base)}(?:{staged}|{before})")
 
 
 def _check_other(name: str, real: str, path: str) -> None:

@@ -7,7 +7,6 @@ its name says so, and what it holds is a copy of this very jobs file.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import os
 import re
 from typing import TYPE_CHECKING
@@ -15,7 +14,13 @@ from typing import TYPE_CHECKING
 import apsw
 
 from litejobs._process import clock, log
-from litejobs._storage.backup import BESIDE, copy_database, open_copy
+from litejobs._storage.backup import (
+    BESIDE,
+    PART,
+    copy_database,
+    open_copy,
+    remove_left,
+)
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import query
 from litejobs.errors import FileRefused
@@ -24,7 +29,6 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 STAMP = r"\d{8}T\d{6}\.\d{3}Z"
-LEFT_BEHIND = 3600  # seconds after which a part of a copy is nobody's any more
 
 
 def back_up(
@@ -46,7 +50,7 @@ def back_up(
             "disk"
         )
     named = _names(database, label)
-    _tidy(folder, named)
+    remove_left(folder, named.part)
     path = os.path.join(folder, named.now())
     copy_database(database, path, overwrite=False)
     size = os.stat(path).st_size
@@ -61,7 +65,7 @@ class _Names:
         self._begin, self._end = f"{stem}-{label}-", ending
         whole = f"{re.escape(self._begin)}{STAMP}{re.escape(self._end)}"
         self.is_backup = re.compile(whole).fullmatch
-        self.is_part = re.compile(rf"{whole}\.[0-9a-f]{{8}}\.part").fullmatch
+        self.part = re.compile(whole + PART)
 
     def now(self) -> str:
         at = clock.now()
@@ -74,17 +78,6 @@ def _names(database: Database, label: str) -> _Names:
         return _Names("memory", label, ".db")
     stem, ending = os.path.splitext(os.path.basename(database.path))
     return _Names(stem, label, ending)
-
-
-def _tidy(folder: str, named: _Names) -> None:
-    """What a process left that was killed while it copied does not fill the disk."""
-    now = dt.datetime.now(dt.UTC).timestamp()
-    for name in sorted(os.listdir(folder)):
-        if named.is_part(name):
-            path = os.path.join(folder, name)
-            with contextlib.suppress(OSError):
-                if now - os.stat(path).st_mtime > LEFT_BEHIND:
-                    os.unlink(path)
 
 
 def _rotate(

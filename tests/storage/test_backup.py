@@ -461,7 +461,10 @@ def test_a_process_that_dies_leaves_nothing_under_the_name(
     assert left.endswith(".part")
     with LiteJobs(tmp_path / "jobs.db") as jobs:
         jobs.backup(folder / "copy.db")
-    assert names(folder) == ["copy.db", left]
+        assert names(folder) == ["copy.db", left]
+        os.utime(folder / left, (1, 1))
+        jobs.backup(folder / "copy.db", overwrite=True)
+    assert names(folder) == ["copy.db"]
 
 
 # The command --------------------------------------------------------------------------

@@ -653,3 +653,43 @@ def test_whenever_the_process_dies_all_of_the_old_is_there_or_all_of_the_new(
     assert len(kept) == (when != "staged")
     for each in kept:
         assert tasks(path.parent / each) == ["old", "new"]
+    assert [each for each in beside(path) if each.endswith(".restore")]
+    with LiteJobs(path) as jobs:
+        jobs.restore(copy)
+    assert len(beside(path)) == len(kept) + 1  # the rest went
+
+
+@POSIX_ONLY
+def test_copies_of_killed_restores_go_and_those_of_living_ones_stay(
+    path: Path, copy: Path
+) -> None:
+    part = path.with_name(f"{path.name}.0123abcd.restore.89abcdef.part")
+    begun = path.with_name(
+        f"{path.name}.before-restore-20260101T000000Z-2.0123abcd.part"
+    )
+    other = path.with_name(f"{path.name}.0123abcd.restored")
+    fresh = path.with_name(f"{path.name}.0123abcd.restore")
+    for each in (part, begun, other):
+        # The first page comes last.
+        each.write_bytes(bytes(4096) + copy.read_bytes()[4096:9000])
+    fresh.write_bytes(b"")
+    with contextlib.closing(apsw.Connection(str(path))) as reader:
+        with _restore.staged(copy, str(path), reader):
+            assert not part.exists()
+            assert not begun.exists()
+            [living] = beside(path) - {other.name, fresh.name} - with_log(beside(path))
+            with _restore.staged(copy, str(path), reader) as new:
+                # A process that has it open keeps it, also from another one.
+                assert (path.parent / living).exists()
+                assert new.jobs == 1
+    assert beside(path) == {other.name, fresh.name}
+    os.utime(fresh, (1, 1))
+    with LiteJobs(path) as jobs:
+        jobs.restore(copy)
+    assert not fresh.exists()
+    assert other.exists()
+
+
+def with_log(names: set[str]) -> set[str]:
+    """Those that SQLite has beside a database."""
+    return {each for each in names if each.endswith(("-wal", "-shm"))}
