@@ -341,7 +341,8 @@ class Current:
         """Report how far the task is, from 0 to 1, with a word for people.
 
         It is stored with the runner's next transaction, soon but not at once; of many
-        reports in a short time the last one counts.
+        reports in a short time the last one counts. It stays with a job that has ended,
+        and ends with an attempt after which another one comes.
 
         Raises:
             ConfigurationError: *fraction* is not a number from 0 to 1.

@@ -575,6 +575,34 @@ def test_progress_is_kept_while_a_job_runs(db: Sql) -> None:
     assert (db.job(job).progress, db.job(job).progress_message) == (0.5, "half")
 
 
+@for_each(
+    "end, state, stays",
+    [
+        ("ok", "completed", True),
+        ("error", "failed", False),
+        ("interrupted", "pending", False),
+        ("crashed", "failed", False),
+        ("cancelled", "cancelled", True),
+    ],
+)
+def test_progress_ends_with_its_attempt_unless_the_job_does(
+    db: Sql, end: str, state: str, stays: bool
+) -> None:
+    db.serve("a")
+    job = db.enqueue("a", max_attempts=2)
+    attempt = db.begin(job)
+    db.query("report_progress", id=job, attempt=attempt, fraction=0.5, message="half")
+    db.settle(attempt, end)
+    row = db.job(job)
+    expected = (0.5, "half") if stays else (None, None)
+    assert (row.state, (row.progress, row.progress_message)) == (state, expected)
+    if end == "error":
+        attempt = db.begin(job)
+        db.query("report_progress", id=job, attempt=attempt, fraction=0.1, message=None)
+        db.settle(attempt, "error")
+        assert (db.job(job).state, db.job(job).progress) == ("dead_lettered", 0.1)
+
+
 @pytest.mark.parametrize(
     "how",
     ["born", "requeued in line"],

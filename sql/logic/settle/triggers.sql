@@ -375,7 +375,8 @@ begin
     );
 end;
 
--- All that can follow, where it is not plain success.
+-- All that can follow, where it is not plain success. How far an attempt had come is
+-- not how far the next one has.
 create trigger litejobs__move_job_stores_state
 instead of insert on litejobs__move_job
 begin
@@ -453,6 +454,16 @@ begin
         prev_attempt_id = case
             when new.decision = 'continue' or new.decision = 'jump' then new.id
             else prev_attempt_id
+        end,
+        progress = case
+            when new.decision = 'complete' or new.decision = 'dead_letter'
+                or new.decision = 'cancel'
+                then progress
+        end,
+        progress_message = case
+            when new.decision = 'complete' or new.decision = 'dead_letter'
+                or new.decision = 'cancel'
+                then progress_message
         end,
         stopped_by = new.stopped_by,
         finished_at = case
