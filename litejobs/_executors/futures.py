@@ -44,7 +44,8 @@ class Futures(TaskExecutor):
     It cannot end one task that runs: where that is cancelled or out of time, its
     attempt is settled as such and the task goes on, with its slot taken until it ends.
     When the runner stops, such tasks are left alone, and the executor of Python may
-    wait for them at the end of the program.
+    wait for them at the end of the program. If the runner is killed, the processes of a
+    `ProcessPoolExecutor` stay behind (those of `Processes` end).
 
     Raises:
         ConfigurationError: *factory* cannot be called, or *slots* is out of range.
