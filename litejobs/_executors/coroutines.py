@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from litejobs._executors.work import Work
-    from litejobs._tasks.current import Current
+    from litejobs._tasks.current import AttemptContext
     from litejobs._tasks.task import Invocation, Task
     from litejobs.errors import TaskInterrupt
 
@@ -199,7 +199,7 @@ class _Line:
 class _OwnThread(Handle):
     """An attempt in a thread of its own: of that, what it awaits can be ended."""
 
-    def __init__(self, context: Current) -> None:
+    def __init__(self, context: AttemptContext) -> None:
         self._context = context
 
     def end(self, kind: type[TaskInterrupt]) -> bool:

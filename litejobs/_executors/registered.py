@@ -16,7 +16,7 @@ from litejobs._process.clock import now_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment, AttemptContext
     from litejobs._tasks.task import Task
     from litejobs.errors import TaskInterrupt
 
@@ -213,7 +213,7 @@ class Executors:
         self,
         name: str,
         assignment: Assignment,
-        context: Current,
+        context: AttemptContext,
         execution: Any,
         *,
         on_begin: Callable[[Work], object],

@@ -14,7 +14,7 @@ from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._executors.handle import Handle
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment, AttemptContext
 
 
 LARGEST_OUTCOME = 8 * 1024 * 1024  # bytes, as litejobs_attempt_outcome_size has it
@@ -51,7 +51,7 @@ class Work:
         self,
         executor: str,
         assignment: Assignment,
-        context: Current,
+        context: AttemptContext,
         execution: Any,
         *,
         on_begin: Callable[[Work], object],

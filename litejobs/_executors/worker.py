@@ -16,7 +16,7 @@ from litejobs._process import log
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Store
 from litejobs._tasks import outcome as outcomes
-from litejobs._tasks.current import Assignment, Current
+from litejobs._tasks.current import Assignment, AttemptContext
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def run(
     payload: bytes,
     channel: Channel | None = None,
     *,
-    begun: Callable[[Current], object] | None = None,
-    made: type[Current] = Current,
+    begun: Callable[[AttemptContext], object] | None = None,
+    made: type[AttemptContext] = AttemptContext,
 ) -> Answer:
     """Run the attempt that `Work.payload` describes, and return what came of it.
 
@@ -127,7 +127,7 @@ def run(
 _said: set[str] = set()
 
 
-def say_wait(context: Current) -> None:
+def say_wait(context: AttemptContext) -> None:
     """Log once a task that it keeps its slot where nobody else can be told of it."""
     for job_id in context.waits_for or ():
         told = {"attempt": context.attempt_id, "job": job_id}

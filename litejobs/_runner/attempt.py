@@ -12,7 +12,7 @@ from litejobs.errors import TaskCancelled, TaskInterrupt, TaskTimeout
 
 if TYPE_CHECKING:
     from litejobs._runner.pool import DaemonPool
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment, AttemptContext
 
 
 class Running:
@@ -35,7 +35,7 @@ class Running:
     def __init__(
         self,
         assignment: Assignment,
-        context: Current,
+        context: AttemptContext,
         now: float,
         ended: Callable[[Running, WorkItem], None],
     ) -> None:

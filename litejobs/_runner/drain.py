@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
     from litejobs._storage.runner_lock import MemoryLock, RunnerLock
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment, AttemptContext
 
 
 _NO_WAIT = (
@@ -69,7 +69,7 @@ class Drain:
         self._registry = registry
         self._execution = execution
         self._companions = companions
-        self._reports: dict[int, Current] = {}
+        self._reports: dict[int, AttemptContext] = {}
         self._finished: list[_loop.Finished] = []
         self._raised: dict[int, BaseException] = {}
         self._choice = choice
@@ -212,7 +212,7 @@ class Drain:
 
     def _run_attempt(
         self, loop: _loop.Loop, assignment: Assignment, *, keeps_value: bool = False
-    ) -> Current:
+    ) -> AttemptContext:
         if log.is_enabled(log.INFO):
             log_start(assignment)
         context = self._execution.context(assignment, self._report)
@@ -255,7 +255,7 @@ class Drain:
         raised, self._raised = self._raised, {}
         loop.say_decisions(raised)
 
-    def _report(self, context: Current) -> None:
+    def _report(self, context: AttemptContext) -> None:
         self._reports[context.attempt_id] = context
 
     def _take_reports(self) -> list[_loop.Progress]:

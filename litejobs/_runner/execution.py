@@ -22,7 +22,12 @@ from litejobs._process.killed import Killed
 from litejobs._storage.store import Store
 from litejobs._tasks import current, outcome
 from litejobs._tasks.coroutines import EventLoopThread, Exit
-from litejobs._tasks.current import Assignment, Current, attempt_of_caller
+from litejobs._tasks.current import (
+    Assignment,
+    AttemptContext,
+    Current,
+    attempt_of_caller,
+)
 from litejobs._tasks.task import Invocation, Task
 from litejobs.errors import ConfigurationError, LiteJobsError
 
@@ -120,10 +125,10 @@ class Execution:
         return current.is_run_by(self)
 
     def context(
-        self, assignment: Assignment, report: Callable[[Current], None]
-    ) -> Current:
+        self, assignment: Assignment, report: Callable[[AttemptContext], None]
+    ) -> AttemptContext:
         """What `current()` is in the attempt; *report* is told of its progress."""
-        return Current(assignment, self, report)
+        return AttemptContext(assignment, self, report)
 
     @property
     def path(self) -> str:
@@ -145,7 +150,7 @@ class Execution:
         """The open file; what was declared meanwhile is not written, in a turn, say."""
         return self._store.if_open or self._store.database
 
-    def run(self, assignment: Assignment, context: Current) -> str:
+    def run(self, assignment: Assignment, context: AttemptContext) -> str:
         """The outcome document of the attempt, whatever the task raises."""
         __tracebackhide__ = True
         clock = timer()
@@ -180,7 +185,7 @@ class Execution:
 
     def outcome_of(
         self,
-        context: Current,
+        context: AttemptContext,
         value: object,
         error: BaseException | None,
         ran_ms: int,
@@ -196,7 +201,7 @@ class Execution:
             context.value = value
         return outcome.of_result(value, ran_ms, lost=context.say_not_stored)
 
-    def _called(self, assignment: Assignment, context: Current) -> Any:
+    def _called(self, assignment: Assignment, context: AttemptContext) -> Any:
         """The task and its arguments; or None, and the document of what is wrong."""
         task = self._tasks.get(assignment.task)
         if task is None:
@@ -232,7 +237,9 @@ class Execution:
             and all(map(is_coroutine, self.middleware))
         )
 
-    def invocation(self, assignment: Assignment, context: Current) -> Invocation | str:
+    def invocation(
+        self, assignment: Assignment, context: AttemptContext
+    ) -> Invocation | str:
         """What `call` calls; or the document of an attempt that cannot be begun."""
         try:
             task, arguments = self._called(assignment, context)
@@ -244,7 +251,7 @@ class Execution:
             return self.outcome_of(context, None, error, 0)
         return invocation
 
-    async def call(self, invocation: Invocation, context: Current) -> Any:
+    async def call(self, invocation: Invocation, context: AttemptContext) -> Any:
         """What a coroutine returns or raises, with the middleware around it."""
         __tracebackhide__ = True
 
@@ -255,7 +262,7 @@ class Execution:
 
         outermost: Callable[[], Any] = run
         for wrapper in reversed(self.middleware):
-            outermost = functools.partial(wrapper, context, outermost)
+            outermost = functools.partial(wrapper, context.face, outermost)
         with parent_only():
             return await outermost()
 
@@ -273,18 +280,20 @@ class Execution:
                 *(assignment.job_id, assignment.task, misfit),
             )
 
-    def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
+    def _call(
+        self, task: Task[Any, Any], arguments: Any, context: AttemptContext
+    ) -> Any:
         __tracebackhide__ = True
         run = functools.partial(self._call_function, task, arguments, context)
         for wrapper in reversed(self.middleware):
             if is_coroutine(wrapper):
                 run = functools.partial(self._call_within, wrapper, context, run)
             else:
-                run = functools.partial(wrapper, context, run)
+                run = functools.partial(wrapper, context.face, run)
         return run()
 
     def _call_within(
-        self, wrapper: Middleware, context: Current, run: Callable[[], Any]
+        self, wrapper: Middleware, context: AttemptContext, run: Callable[[], Any]
     ) -> Any:
         """What *wrapper*, a coroutine, makes of what *run* does in this thread.
 
@@ -301,7 +310,7 @@ class Execution:
             return await future
 
         async def around() -> Any:
-            return await wrapper(context, call)
+            return await wrapper(context.face, call)
 
         with parent_only():
             around_it = self.loops.submit(around())
@@ -333,7 +342,10 @@ class Execution:
         return around_it.result()
 
     def _next(
-        self, asked: queue.SimpleQueue[Any], around_it: Future[Any], context: Current
+        self,
+        asked: queue.SimpleQueue[Any],
+        around_it: Future[Any],
+        context: AttemptContext,
     ) -> Any:
         """What is asked for next, in its loop; None once that has ended."""
         context.reach_by(around_it)
@@ -343,7 +355,7 @@ class Execution:
             context.reach_by(None)
 
     def _call_function(
-        self, task: Task[Any, Any], arguments: Any, context: Current
+        self, task: Task[Any, Any], arguments: Any, context: AttemptContext
     ) -> Any:
         __tracebackhide__ = True
         function, args, kwargs, is_async, may_await = task.invocation(

@@ -26,7 +26,7 @@ from litejobs._process.interrupts import shielded
 from litejobs._process.timing import TIMES
 from litejobs._runner.pool import DaemonPool, WorkItem
 from litejobs._tasks import outcome as outcomes
-from litejobs._tasks.current import Current, attempt_of_caller
+from litejobs._tasks.current import AttemptContext, attempt_of_caller
 from litejobs.errors import LiteJobsError, TaskInterrupt, TaskStopped
 
 NEWS_PAUSE = 0.1  # seconds between two reports of progress that are sent
@@ -188,7 +188,7 @@ class Host:
             worker.batched_send(message)
 
 
-class _OnCluster(Current):
+class _OnCluster(AttemptContext):
     """The attempt that runs here, away from the runner and its file."""
 
     is_in_program = False
@@ -207,7 +207,7 @@ class Run:
         self.key = key
         self._loop = asyncio.get_running_loop()
         self._environment = contextvars.copy_context()
-        self._context: Current | None = None
+        self._context: AttemptContext | None = None
         self._told: type[TaskInterrupt] | None = None
         self._news: dict[str, Any] | None = None
         # Of one that is short, its answer tells all.
@@ -279,11 +279,11 @@ class Run:
 
     def work(self, payload: bytes) -> Answer:
         """Run it, in the context of the worker: `distributed.get_worker()` works."""
-        made: type[Current] = _OnCluster
+        made: type[AttemptContext] = _OnCluster
         running = partial(run, payload, self._report, begun=self._begun, made=made)
         return self._environment.run(running)
 
-    def _begun(self, context: Current) -> None:
+    def _begun(self, context: AttemptContext) -> None:
         assert isinstance(context, _OnCluster)
         context.record = partial(self._in_loop, self._say_record)
         self._context = context

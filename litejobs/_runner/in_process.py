@@ -21,7 +21,7 @@ from litejobs._process import remote_log, role
 from litejobs._process.interrupts import shielded
 from litejobs._runner.pool import DaemonPool, WorkItem
 from litejobs._tasks import outcome as outcomes
-from litejobs._tasks.current import Current
+from litejobs._tasks.current import AttemptContext
 from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeout
 
 KINDS: dict[str, type[TaskInterrupt]] = {
@@ -45,7 +45,7 @@ def main(reader: int, writer: int, told: dict[str, Any]) -> None:
         process.serve()
 
 
-class _Apart(Current):
+class _Apart(AttemptContext):
     """The attempt that runs here, away from the runner and its file."""
 
     is_in_program = False
@@ -64,7 +64,7 @@ class InProcess:
         self._sending = threading.Lock()
         self._pool = DaemonPool(1, spare=0)
         self._item: WorkItem | None = None
-        self._context: Current | None = None
+        self._context: AttemptContext | None = None
         self._told: type[TaskInterrupt] | None = None
         self._attempt: int | None = None
         # Of what is said of progress. The task's own thread sends it, since it may be
@@ -154,7 +154,7 @@ class InProcess:
     def _run(self, payload: bytes) -> Answer:
         return run(payload, self._report, begun=self._begun, made=_Apart)
 
-    def _begun(self, context: Current) -> None:
+    def _begun(self, context: AttemptContext) -> None:
         self._context = context
         if self._told is not None:
             self._tell(self._told)

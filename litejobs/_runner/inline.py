@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from litejobs._runner.registry import Registry
     from litejobs._storage.runner_lock import MemoryLock, RunnerLock
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment, AttemptContext
 
 DEEPEST = 50  # tasks that run within each other; jobs of a deeper one run after it
 
@@ -66,7 +66,7 @@ class Inline:
         self._here = threading.local()
         self._loop: _loop.Loop | None = None
         self._served = 0
-        self._reports: dict[int, Current] = {}
+        self._reports: dict[int, AttemptContext] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -260,5 +260,5 @@ class Inline:
         self._companions.catch_up(self._store.database)
         return assignments
 
-    def _report(self, context: Current) -> None:
+    def _report(self, context: AttemptContext) -> None:
         self._reports[context.attempt_id] = context

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
     from litejobs._executors.work import Work
     from litejobs._runner.pool import DaemonPool
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment, AttemptContext
     from litejobs.errors import TaskInterrupt
 
 
@@ -30,7 +30,7 @@ class Placed(Running):
     def __init__(
         self,
         assignment: Assignment,
-        context: Current,
+        context: AttemptContext,
         now: float,
         ended: Callable[[Running, WorkItem], None],
         *,

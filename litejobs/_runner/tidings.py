@@ -10,7 +10,7 @@ from litejobs._runner.loop import Progress, WorkerNews
 
 if TYPE_CHECKING:
     from litejobs._executors.work import Work
-    from litejobs._tasks.current import Current
+    from litejobs._tasks.current import AttemptContext
 
 PAUSE = 0.1  # seconds between two transactions that store nothing else
 
@@ -18,7 +18,7 @@ PAUSE = 0.1  # seconds between two transactions that store nothing else
 class Taken(NamedTuple):
     """What goes into one transaction, by the numbers of the attempts."""
 
-    contexts: dict[int, Current]
+    contexts: dict[int, AttemptContext]
     workers: dict[int, WorkerNews]
 
     def progress(self) -> list[Progress]:
@@ -39,14 +39,14 @@ class Tidings:
     def __init__(self, wake: Callable[[], object], is_loop: Callable[[], bool]) -> None:
         self._wake = wake
         self._is_loop = is_loop
-        self._contexts: dict[int, Current] = {}
+        self._contexts: dict[int, AttemptContext] = {}
         self._workers: dict[int, WorkerNews] = {}
         self._taken_at = 0.0
 
     def __len__(self) -> int:
         return len(self._contexts) + len(self._workers)
 
-    def report(self, context: Current) -> None:
+    def report(self, context: AttemptContext) -> None:
         """In the task's thread: there is progress to store."""
         if context.attempt_id not in self._contexts:
             self._contexts[context.attempt_id] = context

@@ -31,7 +31,6 @@ from litejobs._runner.waiting_tasks import NONE_LENT, Lent, WaitingTasks
 from litejobs._storage.runner_lock import living_standbys, lock_of
 from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
-from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
@@ -216,11 +215,8 @@ class Turns:
         """Whether the caller is the loop, or a task (async, too) of this runner."""
         if self._is_loop():
             return True
-        try:
-            context = current.current()
-        except LiteJobsError:
-            return False
-        running = self._running.get(context.attempt_id)
+        context = current.attempt_of_caller.get(None)
+        running = None if context is None else self._running.get(context.attempt_id)
         return running is not None and running.context is context
 
     def _is_idle(self) -> bool:

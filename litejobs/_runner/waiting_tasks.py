@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
     from litejobs._runner.attempt import Running
     from litejobs._runner.loop import Loop
-    from litejobs._tasks.current import Current
+    from litejobs._tasks.current import AttemptContext
 
 RESTS = 9  # times as long as a look took, until the next one
 Lent = Mapping[int, str]
@@ -49,7 +49,7 @@ class WaitingTasks:
         self._threads = threads
         self._lend = lend
         self._wake = wake
-        self._waiting: dict[int, Current] = {}
+        self._waiting: dict[int, AttemptContext] = {}
         self._is_old = False
         self._looked_at = self._rests_until = 0.0
         self.stuck: list[StuckWait] = []
@@ -60,7 +60,7 @@ class WaitingTasks:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def tell(self, context: Current) -> None:
+    def tell(self, context: AttemptContext) -> None:
         """In the thread of the task: it waits for something else than before."""
         if context.waits_for:
             self._waiting[context.attempt_id] = context

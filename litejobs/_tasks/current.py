@@ -8,6 +8,7 @@ import contextvars
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 
-attempt_of_caller: contextvars.ContextVar[Current] = contextvars.ContextVar(
+attempt_of_caller: contextvars.ContextVar[AttemptContext] = contextvars.ContextVar(
     "litejobs_current"
 )
 
@@ -85,12 +86,8 @@ class Owner(Protocol):
         """The open file."""
 
 
-class Current:
-    """The attempt that runs in this thread or coroutine; see `current`.
-
-    `attempt` counts from 1 in its step and since the job was last requeued, `start_no`
-    over its life.
-    """
+class AttemptContext:
+    """An attempt as who runs it sees it; its task sees `face`, and no more of it."""
 
     # What the task has raised, until the log has told what follows. Of the class, since
     # most attempts need none of their own.
@@ -105,7 +102,7 @@ class Current:
     # Why nothing that it would wait for can run meanwhile, where it runs.
     no_wait: str | None = None
     # Who is told when it begins to wait for a job, or does not any more.
-    on_wait: Callable[[Current], object] | None = None
+    on_wait: Callable[[AttemptContext], object] | None = None
     # Whether Ctrl-C that arrives in the main thread is for the program, not the task.
     is_in_program = True
 
@@ -113,7 +110,7 @@ class Current:
         self,
         assignment: Assignment,
         owner: Owner,
-        report: Callable[[Current], None],
+        report: Callable[[AttemptContext], None],
     ) -> None:
         self.job_id = assignment.job_id
         self.attempt_id = assignment.attempt_id
@@ -137,31 +134,41 @@ class Current:
         self.waits_for: list[int] | None = None  # jobs; made when it is needed
         self._interrupted_by: type[TaskInterrupt] | None = None
         self._born = forks[0]
+        self._face: weakref.ref[Current] | None = None
+
+    @property
+    def face(self) -> Current:
+        """What `current()` is in it; made when it is needed, which is seldom.
+
+        Not kept: the two would keep each other, and leave a circle behind.
+        """
+        face = None if self._face is None else self._face()
+        if face is None:
+            self.face = face = Current(self)
+        return face
+
+    @face.setter
+    def face(self, face: Current) -> None:
+        self._face = weakref.ref(face)
 
     @property
     def queue(self) -> str:
-        """The queue of the job, as it was when the attempt began."""
+        """See `Current.queue`."""
         return self._assignment.queue.decode(errors="replace")
 
     @property
     def ctx(self) -> dict[str, Any]:
-        """What rules have remembered for the whole job (`set_ctx`); a copy."""
+        """See `Current.ctx`."""
         return _document(self._assignment.ctx)
 
     @property
     def iter(self) -> dict[str, Any]:
-        """What rules have remembered for the loop of a flow (`set_iter`); a copy."""
+        """See `Current.iter`."""
         return _document(self._assignment.iter)
 
     @property
     def prev(self) -> Any:
-        """The result of the step before, or else of the job before in a chain.
-
-        None if there is none, or if it failed.
-
-        Raises:
-            ResultNotStored: It returned what JSON cannot hold.
-        """
+        """See `Current.prev`."""
         not_stored_as = self._assignment.prev_not_stored
         if not_stored_as is not None:
             described = json_codec.decode(not_stored_as.decode())
@@ -176,17 +183,13 @@ class Current:
 
     @property
     def schedule(self) -> str | None:
-        """The name of the schedule that has made the job, if one has and is there."""
+        """See `Current.schedule`."""
         name: str | None = self._origin()[1]
         return name
 
     @property
     def occurrence_at(self) -> dt.datetime | None:
-        """For which instant of its schedule the job is, as an aware datetime in UTC.
-
-        It may lie in the past: the computer slept, or the job makes up for it. None if
-        no schedule has made it.
-        """
+        """See `Current.occurrence_at`."""
         return read_instant(self._origin()[2])
 
     def _origin(self) -> tuple[Any, ...]:
@@ -197,7 +200,7 @@ class Current:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the task is asked to end: cancelled, out of time, or stopping."""
+        """See `Current.cancelled`."""
         return self._is_cancelled
 
     def cancel(self) -> None:
@@ -322,7 +325,7 @@ class Current:
             self.on_wait(self)
 
     def wait(self, seconds: Duration) -> bool:
-        """Sleep up to *seconds* of real time; True as soon as the task is to end."""
+        """See `Current.wait`."""
         longest = seconds_to_wait("seconds", seconds)
         if self._cancelled is None:
             # Made when it is needed: an event for each attempt would be costly. Whoever
@@ -333,21 +336,12 @@ class Current:
         return self._cancelled.wait(longest)
 
     def check(self) -> None:
-        """Do nothing, or raise `TaskCancelled` if the task is asked to end."""
+        """See `Current.check`."""
         if self._is_cancelled:
             raise TaskCancelled(f"job {self.job_id} was asked to end")
 
     def progress(self, fraction: float, message: str | None = None) -> None:
-        """Report how far the task is, from 0 to 1, with a word for people.
-
-        It is stored with the runner's next transaction, soon but not at once; of many
-        reports in a short time the last one counts. It stays with a job that has ended,
-        and ends with an attempt after which another one comes.
-
-        Raises:
-            ConfigurationError: *fraction* is not a number from 0 to 1.
-            ForkedProcess: This is a child of the process that runs the job.
-        """
+        """See `Current.progress`."""
         self._check_process()
         if not 0 <= fraction <= 1:
             raise ConfigurationError(
@@ -359,19 +353,7 @@ class Current:
 
     @contextlib.contextmanager
     def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
-        """Write the task's own tables and complete its job, in one commit.
-
-        The block gets the writer connection of the jobs file. At its end the job is
-        completed with *result*; what the task returns afterwards is not looked at. If
-        the block raises, nothing of it is stored and the attempt goes on. So effects
-        in this file happen exactly once, even if the process dies at any moment. A
-        result that JSON cannot hold is described in its place, as with `return`.
-
-        Raises:
-            TaskCancelled: The attempt is already closed (out of time, taken back);
-                nothing was stored.
-            ForkedProcess: This is a child of the process that runs the job.
-        """
+        """See `Current.transaction`."""
         self._check_process()
         if self.no_transaction is not None:
             raise LiteJobsError(self.no_transaction)
@@ -397,16 +379,6 @@ class Current:
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
         self.settled = True
 
-    def atransaction(self, result: object = None) -> AsyncTransaction:
-        """Begin such a transaction in a coroutine: `async with`, as of `LiteJobs`.
-
-        At the end of the block the job is completed with *result*, as with
-        `transaction`, whose errors it raises. Neither keeps the event loop waiting.
-        """
-        return AsyncTransaction(
-            self.owner.database, functools.partial(self.transaction, result)
-        )
-
     def _check_process(self) -> None:
         if self._born != forks[0]:
             raise ForkedProcess(
@@ -429,12 +401,126 @@ class Current:
         return self._assignment.record_fields(event)
 
 
+class Current:
+    """The attempt that runs in this thread or coroutine; see `current`.
+
+    `attempt` counts from 1 in its step and since the job was last requeued, `start_no`
+    over its life.
+    """
+
+    def __init__(self, context: AttemptContext) -> None:
+        self._context = context
+        self.job_id = context.job_id
+        self.attempt_id = context.attempt_id
+        self.attempt = context.attempt
+        self.start_no = context.start_no
+        self.task = context.task
+        self.step = context.step
+
+    def __repr__(self) -> str:
+        return f"<attempt {self.attempt} of job {self.job_id} ({self.task})>"
+
+    @property
+    def queue(self) -> str:
+        """The queue of the job, as it was when the attempt began."""
+        return self._context.queue
+
+    @property
+    def ctx(self) -> dict[str, Any]:
+        """What rules have remembered for the whole job (`set_ctx`); a copy."""
+        return self._context.ctx
+
+    @property
+    def iter(self) -> dict[str, Any]:
+        """What rules have remembered for the loop of a flow (`set_iter`); a copy."""
+        return self._context.iter
+
+    @property
+    def prev(self) -> Any:
+        """The result of the step before, or else of the job before in a chain.
+
+        None if there is none, or if it failed.
+
+        Raises:
+            ResultNotStored: It returned what JSON cannot hold.
+        """
+        return self._context.prev
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that has made the job, if one has and is there."""
+        return self._context.schedule
+
+    @property
+    def occurrence_at(self) -> dt.datetime | None:
+        """For which instant of its schedule the job is, as an aware datetime in UTC.
+
+        It may lie in the past: the computer slept, or the job makes up for it. None if
+        no schedule has made it.
+        """
+        return self._context.occurrence_at
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task is asked to end: cancelled, out of time, or stopping."""
+        return self._context.cancelled
+
+    def wait(self, seconds: Duration) -> bool:
+        """Sleep up to *seconds* of real time; True as soon as the task is to end."""
+        return self._context.wait(seconds)
+
+    def check(self) -> None:
+        """Do nothing, or raise `TaskCancelled` if the task is asked to end."""
+        self._context.check()
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Report how far the task is, from 0 to 1, with a word for people.
+
+        It is stored with the runner's next transaction, soon but not at once; of many
+        reports in a short time the last one counts. It stays with a job that has ended,
+        and ends with an attempt after which another one comes.
+
+        Raises:
+            ConfigurationError: *fraction* is not a number from 0 to 1.
+            ForkedProcess: This is a child of the process that runs the job.
+        """
+        self._context.progress(fraction, message)
+
+    @contextlib.contextmanager
+    def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
+        """Write the task's own tables and complete its job, in one commit.
+
+        The block gets the writer connection of the jobs file. At its end the job is
+        completed with *result*; what the task returns afterwards is not looked at. If
+        the block raises, nothing of it is stored and the attempt goes on. So effects
+        in this file happen exactly once, even if the process dies at any moment. A
+        result that JSON cannot hold is described in its place, as with `return`.
+
+        Raises:
+            TaskCancelled: The attempt is already closed (out of time, taken back);
+                nothing was stored.
+            ForkedProcess: This is a child of the process that runs the job.
+        """
+        with self._context.transaction(result) as connection:
+            yield connection
+
+    def atransaction(self, result: object = None) -> AsyncTransaction:
+        """Begin such a transaction in a coroutine: `async with`, as of `LiteJobs`.
+
+        At the end of the block the job is completed with *result*, as with
+        `transaction`, whose errors it raises. Neither keeps the event loop waiting.
+        """
+        return AsyncTransaction(
+            self._context.owner.database, functools.partial(self.transaction, result)
+        )
+
+
 def _document(text: bytes | None) -> dict[str, Any]:
     found = None if text is None else json_codec.decode(text.decode())
     return found if isinstance(found, dict) else {}
 
 
-def take_raised(contexts: Iterable[Current]) -> dict[int, BaseException]:
+def take_raised(contexts: Iterable[AttemptContext]) -> dict[int, BaseException]:
     """What was raised in them, by attempt; they hold it no more.
 
     For it holds the frames of the task, and these perhaps what is large or open.
@@ -453,7 +539,7 @@ def current() -> Current:
         LiteJobsError: No job is being run here; the function was called directly.
     """
     try:
-        return attempt_of_caller.get()
+        return attempt_of_caller.get().face
     except LookupError:
         raise LiteJobsError(
             "no job runs here: litejobs.current() is for tasks while a runner runs them"

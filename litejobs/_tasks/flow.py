@@ -24,7 +24,7 @@ from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Current
+    from litejobs._tasks.current import AttemptContext
 
 Function = Callable[..., Any]
 GivenStep = tuple[str, Function] | tuple[str, Function, Policy | Retry | None]
@@ -84,7 +84,9 @@ class Step:
         ]
         return list(dict.fromkeys(found))
 
-    def arguments(self, given: Mapping[str, Any], current: Current) -> dict[str, Any]:
+    def arguments(
+        self, given: Mapping[str, Any], current: AttemptContext
+    ) -> dict[str, Any]:
         """What the function is called with: what it names, and prev, ctx and iter."""
         chosen = {
             name: value
@@ -142,7 +144,7 @@ class Flow(Task[..., Any]):
         """Tell whether the function of this step is a coroutine."""
         return self.steps[step].is_async if step in self.steps else False
 
-    def invocation(self, arguments: Any, current: Current) -> Invocation:
+    def invocation(self, arguments: Any, current: AttemptContext) -> Invocation:
         """Return how the function of the step is called that the attempt is at."""
         step = self.steps[current.step or ""]
         named = step.arguments(self._named(arguments), current)

@@ -38,7 +38,7 @@ from litejobs.errors import ConfigurationError
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Current
+    from litejobs._tasks.current import AttemptContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -173,7 +173,7 @@ class Task(Deferrable[P, R]):
         del step  # only flows have some
         return self.is_async
 
-    def invocation(self, arguments: Any, current: Current) -> Invocation:
+    def invocation(self, arguments: Any, current: AttemptContext) -> Invocation:
         """Return how its function is called with these stored *arguments*."""
         args, kwargs = parted(arguments)
         if self._binder.takes_prev:
@@ -181,7 +181,7 @@ class Task(Deferrable[P, R]):
         return Invocation(self.function, args, kwargs, self.is_async, self.may_await)
 
     def _with_prev(
-        self, args: Sequence[Any], kwargs: dict[str, Any], current: Current
+        self, args: Sequence[Any], kwargs: dict[str, Any], current: AttemptContext
     ) -> dict[str, Any]:
         """The keywords to call the function with, `prev` among them if it lacks that.
 
@@ -268,7 +268,7 @@ class BoundTask(Deferrable[P, R]):
         return Call(self._task.name, bound, self._columns, self._after)
 
 
-def _follows(current: Current) -> bool:
+def _follows(current: AttemptContext) -> bool:
     """Whether there is a job, or a step, whose result is handed on, be it None."""
     database = current.owner.database()
     ((before,),) = database.run("job_before", {"id": current.job_id})

@@ -11,7 +11,12 @@ from litejobs._definitions import json_codec
 from litejobs._definitions.checks import is_whole, shown
 from litejobs._definitions.milliseconds import instant_ms
 from litejobs._runner.service import living_services
-from litejobs._tasks.current import Assignment, Current, attempt_of_caller
+from litejobs._tasks.current import (
+    Assignment,
+    AttemptContext,
+    Current,
+    attempt_of_caller,
+)
 from litejobs._tasks.task import BoundTask, Task
 from litejobs.errors import ConfigurationError, LiteJobsError
 from litejobs.testing.blocks import block
@@ -148,11 +153,8 @@ def running_as(
     current = StandIn(assignment, jobs, schedule, occurrence_at)
     if cancelled:
         current.cancel()
-    token = attempt_of_caller.set(current)
-    try:
+    with current._running():
         yield current
-    finally:
-        attempt_of_caller.reset(token)
 
 
 class StandIn(Current):
@@ -169,7 +171,8 @@ class StandIn(Current):
         schedule: str | None,
         occurrence_at: dt.datetime | None,
     ) -> None:
-        super().__init__(assignment, _Nobody(), self._note)
+        super().__init__(AttemptContext(assignment, _Nobody(), self._note))
+        self._context.face = self
         self.progressed: list[tuple[float, str | None]] = []
         self.committed = False
         self.result: object = None
@@ -177,9 +180,21 @@ class StandIn(Current):
         self._schedule = schedule
         self._occurrence_at = occurrence_at
 
-    def _note(self, _: Current) -> None:
-        if self.latest_progress is not None:
-            self.progressed.append(self.latest_progress)
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        token = attempt_of_caller.set(self._context)
+        try:
+            yield
+        finally:
+            attempt_of_caller.reset(token)
+
+    def cancel(self) -> None:
+        """Tell the task that it is to end."""
+        self._context.cancel()
+
+    def _note(self, context: AttemptContext) -> None:
+        if context.latest_progress is not None:
+            self.progressed.append(context.latest_progress)
 
     @property
     def schedule(self) -> str | None:

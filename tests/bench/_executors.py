@@ -19,7 +19,7 @@ from litejobs import LiteJobs
 from litejobs._app import store_of
 from litejobs._executors.work import Work
 from litejobs._runner.runner import Runner
-from litejobs._tasks.current import Assignment, Current
+from litejobs._tasks.current import Assignment, AttemptContext
 from litejobs.executors import Processes
 from tests.bench import _executor_tasks as tasks
 from tests.bench._figures import (
@@ -107,7 +107,7 @@ def _bare(task: str, count: int, slots: int) -> Measured:
                 *(number, number, 1, 1, task, b"[]", None, b"default", 3),
                 *(None,) * 5,
             )
-            context = Current(assignment, execution, lambda _: None)
+            context = AttemptContext(assignment, execution, lambda _: None)
             work = Work("cpu", assignment, context, execution, **_nowhere(on_end))
             work.handle = pool.submit(work)
         for _ in range(count):

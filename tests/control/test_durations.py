@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from litejobs import LiteJobs, current
+from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import ConfigurationError
 
 DURATIONS = (1, 1.5, "1s", "1m 30s", dt.timedelta(seconds=1), math.inf, 10**400)
@@ -43,7 +44,7 @@ WAITING: list[tuple[Any, list[Any]]] = []
 
 def asks() -> None:
     seconds, found = WAITING.pop()
-    current().cancel()
+    attempt_of_caller.get().cancel()
     try:
         found.append(current().wait(seconds))
     except ConfigurationError as error:

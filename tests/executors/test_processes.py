@@ -23,7 +23,7 @@ from litejobs._executors import child as pipes
 from litejobs._executors import seat
 from litejobs._executors.frames import END, HEARD, TELL, Frames, packed, write_all
 from litejobs._executors.work import Answer
-from litejobs._tasks.current import Assignment, Current
+from litejobs._tasks.current import Assignment, AttemptContext
 from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
 from litejobs.executors import Processes, Work
 from tests.executors import process_tasks
@@ -272,7 +272,7 @@ def attempt(number: int, task: str, *args: Any, heard: SimpleQueue[str]) -> Work
         *(number, number, 1, 1, task, given, None, b"default", 3), *(None,) * 5
     )
     return Work(
-        *("cpu", assignment, Current(assignment, execution, print), execution),
+        *("cpu", assignment, AttemptContext(assignment, execution, print), execution),
         on_begin=lambda _: None,
         on_news=lambda _: None,
         on_end=lambda _, outcome: heard.put(outcome),
@@ -379,7 +379,7 @@ def test_an_answer_after_the_end_is_news_that_no_end_follows() -> None:
     )
     followed, ends = [], []
     work = Work(
-        *("cpu", assignment, Current(assignment, execution, print), execution),
+        *("cpu", assignment, AttemptContext(assignment, execution, print), execution),
         on_begin=lambda _: None,
         on_news=lambda each: followed.append(each.is_answering),
         on_end=lambda _, outcome: ends.append(outcome),

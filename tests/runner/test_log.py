@@ -21,6 +21,7 @@ import litejobs
 from litejobs import LiteJobs, Policy, Retry, Rule, current
 from litejobs._process import log
 from litejobs._tasks import frames
+from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import ArgumentError, TaskCancelled, TaskError
 from tests.process.test_application_log import HOSTILE
 
@@ -319,7 +320,7 @@ def test_cancelled_and_interrupted_attempts_are_no_alarm(
         begun.release()
         while True:
             current().wait(LONG)
-            if current().stopping:
+            if attempt_of_caller.get().stopping:
                 return
             raise TaskCancelled
 
@@ -426,7 +427,7 @@ def test_exception_is_let_go_of_when_it_is_told(jobs: LiteJobs, said: Records) -
     def work() -> None:
         large = Large()
         held.append(weakref.ref(large))
-        contexts.append(current())
+        contexts.append(attempt_of_caller.get())
         raise ValueError
 
     gc.disable()

@@ -14,6 +14,7 @@ from freezegun import freeze_time
 
 from litejobs import Flow, Job, LiteJobs, Policy, Retry, Rule, TaskError, current
 from litejobs._runner import loop as _loop
+from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import (
     ArgumentError,
     ConfigurationError,
@@ -255,7 +256,7 @@ def test_transaction_of_a_step_ends_that_step_alone(
         with current().transaction({"rows": 1}) as db:
             db.execute("create table mine (x)")
             db.execute("insert into mine values (1)")
-        assert current().settled
+        assert attempt_of_caller.get().settled
 
     def two(prev: Any) -> str:
         log.append(f"two after {prev}")
