@@ -15,6 +15,7 @@ import pytest
 
 from litejobs import Job, LiteJobs, current
 from litejobs._process.aside import MOST
+from litejobs._process.timing import other_times
 from litejobs.errors import DatabaseBusy, JobDeadLettered, JobExists, LiteJobsError
 from tests.waiting import LONG, Times
 
@@ -514,11 +515,9 @@ def test_runner_that_stops_does_not_wait_for_it(
 
 @pytest.mark.parametrize("is_coroutine", [True, False])
 def test_task_that_has_the_turn_hears_that_it_is_out_of_time(
-    jobs: LiteJobs, is_coroutine: bool, times: Times
+    jobs: LiteJobs, is_coroutine: bool
 ) -> None:
     """Else no tick would ever close its attempt, since that waits for the turn."""
-    times(turn_patience=0.05, longest_turn=0.2)
-
     has_ended = threading.Event()
 
     async def write() -> None:
@@ -540,8 +539,9 @@ def test_task_that_has_the_turn_hears_that_it_is_out_of_time(
         write if is_coroutine else write_here
     )
     with jobs.running(threads=1):
-        job = task.enqueue()
-        assert has_ended.wait(LONG / 2)
+        with other_times(turn_patience=0.05, longest_turn=0.2):
+            job = task.enqueue()
+            assert has_ended.wait(LONG / 2)
         with pytest.raises(JobDeadLettered, match="TaskTimeout"):
             job.result(LONG)
     assert [each.status for each in job.attempts] == ["timeout"]
