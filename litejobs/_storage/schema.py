@@ -86,10 +86,10 @@ def _prepare_file(
         check_as_made(connection, path, version)
     if not connection.pragma("page_count"):
         connection.pragma("page_size", PAGE_SIZE)
-        # For this SQLite writes the first page. The next commit does so again, synced.
-        connection.pragma("synchronous", "off")
-        connection.pragma("auto_vacuum", "incremental")
+        # For this SQLite writes the first page. As any other, it has to be on the disk
+        # before its journal goes, or a power cut would leave a part of it for good.
         connection.pragma("synchronous", "full")
+        connection.pragma("auto_vacuum", "incremental")
     _use_wal(connection, path)
     configure(connection, durability)
     if version != statements.current_version():

@@ -103,6 +103,10 @@ class Recorder(apsw.VFS):
     def xOpen(self, name: Any, flags: list[int]) -> RecordedFile:
         return RecordedFile(self.log, name, flags)
 
+    def xDelete(self, name: str, syncdir: bool) -> None:
+        super().xDelete(name, syncdir)
+        self.log.append(("delete", Path(name).name, 0, b""))
+
 
 class Recording:
     """The script was run: its log of operations, and the states it went through."""
@@ -288,6 +292,70 @@ def reopened(
             connection.close()
     except apsw.Error as error:
         return str(error)
+
+
+# A file that is just being made -------------------------------------------------------
+
+
+def zeros(pending: list[Any]) -> list[Any]:
+    """The length of the file has reached the disk, and what is in it has not."""
+    return [
+        (operation, name, offset, bytes(len(data)))
+        for operation, name, offset, data in pending
+    ]
+
+
+def newborn(log: list[Any], keep: Callable[[list[Any]], list[Any]]) -> dict[str, bytes]:
+    """The files after a power cut at the end of this log, which begins with none."""
+    contents: dict[str, bytearray] = {"jobs.db": bytearray()}
+    pending: dict[str, list[Any]] = {}
+
+    def store(name: str, operations: list[Any]) -> None:
+        content = contents.setdefault(name, bytearray())
+        for operation, _, offset, data in operations:
+            if operation == "truncate":
+                del content[offset:]
+            else:
+                content.extend(bytes(max(0, offset - len(content))))
+                content[offset : offset + len(data)] = data
+
+    for each in log:
+        operation, name = each[:2]
+        if operation == "sync":
+            store(name, pending.pop(name, []))
+        elif operation == "delete":
+            contents.pop(name, None)
+            pending.pop(name, None)
+        else:
+            pending.setdefault(name, []).append(each)
+    for name, operations in pending.items():
+        store(name, keep(operations))
+    return {name: bytes(content) for name, content in contents.items()}
+
+
+def test_power_cut_while_a_file_is_made_leaves_none_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At no moment is a part of its first page there for good."""
+    log: list[Any] = []
+    vfs = Recorder(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "vfs", VFS)
+        Database.of(tmp_path / "jobs.db", "full", allow_network=False).release()
+    vfs.unregister()
+    # From then on it is a file as any other.
+    has_log = [each[1] for each in log].index("jobs.db-wal")
+    chance = random.Random(1)
+    kept = [everything, nothing, zeros, *[some(chance), torn(chance)] * 4]
+    left = [newborn(log[:cut], keep) for cut in range(has_log) for keep in kept]
+    different = {tuple(sorted(files.items())) for files in left}
+    assert len(different) > 10
+    for number, files in enumerate(sorted(different)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, content in files:
+            (folder / name).write_bytes(content)
+        Database.of(folder / "jobs.db", "full", allow_network=False).release()
 
 
 def test_power_cut_leaves_every_acknowledged_transaction(tmp_path: Path) -> None:
