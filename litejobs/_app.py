@@ -93,7 +93,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
     """Durable background jobs in one SQLite file.
 
     The constructor touches nothing; the first use, or `open()`, creates the file or
-    upgrades it. Objects on the same file within a process share one writer.
+    upgrades it. Objects on the same file within a process share one writer. A relative
+    path leads to where it did here, wherever the process goes. A file with several
+    names (hard links) is opened by one of them alone, which it knows.
 
     *durability* "full" (the default) makes every commit survive a power cut; "fast"
     may lose the last commits in a power cut, and runs such jobs again, but never loses
@@ -196,7 +198,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
     @property
     def path(self) -> str:
         """The path as it was given."""
-        return self._store.path
+        return self._store.given
 
     # Opening and closing ----------------------------------------------------------
 

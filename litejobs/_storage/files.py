@@ -161,6 +161,17 @@ def create_private(path: str | os.PathLike[str]) -> bool:
     return True
 
 
+def placed(path: str) -> str:
+    """The name, as it is from wherever the process may go later on."""
+    if path in {"", MEMORY} or "\0" in path or path.lower().startswith("file:"):
+        return path  # which is refused when it is opened
+    try:
+        # Not `abspath`: that would leave out "link/..", which may lead elsewhere.
+        return os.path.join(os.getcwd(), path)
+    except OSError:
+        return path  # its folder is gone
+
+
 def plain_name(path: str | os.PathLike[str]) -> str:
     """The name as text; refused if SQLite would take it for something else."""
     if not isinstance(path, (str, os.PathLike)):
@@ -231,8 +242,8 @@ def _check_file(path: str, *, read_only: bool) -> None:
 
 
 _SEVERAL_NAMES = (
-    "%s has %d names (hard links); open it by one name only, or its write-ahead log"
-    " will not be found"
+    "%s has %d names (hard links); it is opened by one of them alone, and the others"
+    " are no backups, since they change along: make those with litejobs backup"
 )
 
 

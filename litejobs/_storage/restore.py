@@ -151,7 +151,7 @@ def staged(
         _copy(name, real, staging)
         with contextlib.closing(apsw.Connection(staging)) as connection:
             try:
-                _adopt(connection, name, present)
+                _adopt(connection, name, present, path)
                 jobs = int(connection.execute(query("count_all_jobs")).get)
                 yield Staged(connection, jobs, others(connection))
             except apsw.Error as error:
@@ -199,9 +199,12 @@ def _copy(name: str, real: str, staging: str) -> None:
 
 
 def _adopt(
-    connection: apsw.Connection, name: str, present: apsw.Connection | None
+    connection: apsw.Connection,
+    name: str,
+    present: apsw.Connection | None,
+    path: str,
 ) -> None:
-    """It is a jobs file of today, as if it had been opened."""
+    """It is a jobs file of today, as if it had been opened as *path*."""
     with confined(connection):
         version = installed_version(connection, name)
         if version is None:
@@ -218,7 +221,7 @@ def _adopt(
     if present is not None:
         with contextlib.suppress(apsw.Error):
             before = present.execute(query("restored_at")).get
-    connection.execute(query("record_restore"), {"present": before})
+    connection.execute(query("record_restore"), {"present": before, "path": path})
 
 
 def _fit(connection: apsw.Connection, name: str, present: apsw.Connection) -> None:

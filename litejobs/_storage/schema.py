@@ -12,8 +12,9 @@ from litejobs._process import clock
 from litejobs._process.timing import TIMES
 from litejobs._storage import statements
 from litejobs._storage.confinement import confined, unconfined
+from litejobs._storage.own_name import check_name, record_name
 from litejobs._storage.refusals import corrupt_sentence
-from litejobs._storage.reserve import LOG, log_bytes
+from litejobs._storage.reserve import log_bytes
 from litejobs._storage.schema_version import (
     check_as_made,
     check_version,
@@ -76,6 +77,8 @@ def _prepare_file(
         raise ReadOnlyDatabase(
             f"{path} cannot be written; change its permissions, or copy it elsewhere"
         )
+    real = connection.filename
+    check_name(connection, real)
     if not as_is:
         # Else it is for one statement, perhaps of many in a minute: what it meets is
         # noticed by SQLite, and the runner has looked.
@@ -94,6 +97,8 @@ def _prepare_file(
     configure(connection, durability)
     if version != statements.current_version():
         _install(connection, path)
+    if version is not None:
+        record_name(connection, real)
 
 
 def configure(connection: apsw.Connection, durability: str) -> None:
@@ -183,7 +188,7 @@ def _install(connection: apsw.Connection, path: str) -> None:
                 # Nobody has written a name or a text that could mean anything else.
                 with unconfined(connection):
                     statements.create_first(connection)
-            record_install(connection)
+            record_install(connection, connection.filename)
         else:
             check_version(path, version, as_is=False)
             check_as_made(connection, path, version)
@@ -191,8 +196,9 @@ def _install(connection: apsw.Connection, path: str) -> None:
                 _upgrade(connection, version)
         check_as_made(connection, path, statements.current_version())
         connection.execute("commit")
-        if version is None and log_bytes(path) < LOG:
-            # Or a small disk could be full before there is room for it in the file.
+        if version is None:
+            # Or by another name it would be a new one; and a small disk could be full
+            # before there is room for it in the file.
             with contextlib.suppress(apsw.BusyError, apsw.FullError):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except (apsw.SQLError, apsw.ConstraintError, apsw.AuthError) as error:
@@ -221,9 +227,9 @@ def _cannot(path: str, version: int | None, reason: str) -> str:
     )
 
 
-def record_install(connection: apsw.Connection) -> None:
-    """Write down that everything of today's schema was made now."""
-    now = {"version": statements.current_version()}
+def record_install(connection: apsw.Connection, path: str | None = None) -> None:
+    """Write down that everything of today's schema was made now, in a file so named."""
+    now = {"version": statements.current_version(), "path": path}
     connection.execute(statements.queries()["record_install"], now)
 
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from litejobs._process import fork_guard
+from litejobs._storage import files
 from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
@@ -112,7 +113,9 @@ class Store:
                 f"path={path!r:.80} is not a path; give that of the jobs file, or "
                 "':memory:'"
             )
-        self.path = os.fspath(path)
+        self.given = os.fspath(path)
+        # A command stays where it is.
+        self.path = self.given if origin == "cli" else files.placed(self.given)
         self.origin = origin
         self.unwritten: Collection[Any] = ()
         self.write_declared: Callable[[Database], None] = lambda _: None
@@ -135,7 +138,7 @@ class Store:
 
     def __repr__(self) -> str:
         # In messages this stands for the object that users hold.
-        return f"LiteJobs({self.path!r})"
+        return f"LiteJobs({self.given!r})"
 
     # Opening and closing ----------------------------------------------------------
 

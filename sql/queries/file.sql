@@ -42,8 +42,15 @@ where lower(name) glob 'litejobs_*' and type in ('view', 'trigger')
 order by type, name;
 
 -- name: record_install
-insert into litejobs_meta (id, schema_version, installed_at)
-select 1, :version, now from litejobs_clock;
+insert into litejobs_meta (id, schema_version, installed_at, path)
+select 1, :version, now, :path from litejobs_clock;
+
+-- name: own_name
+-- By which name is the file opened, if it has several?
+select path from litejobs_meta where id = 1;
+
+-- name: record_name
+update litejobs_meta set path = :path where id = 1;
 
 -- name: record_upgrade
 update litejobs_meta set schema_version = :version where id = 1;
@@ -54,7 +61,7 @@ select restored_at from litejobs_meta where id = 1;
 -- name: record_restore
 -- It is another instant than that of any restore before.
 update litejobs_meta
-set restored_at = max(
+set path = :path, restored_at = max(
     (select now from litejobs_clock),
     coalesce(restored_at, 0) + 1,
     coalesce(:present, 0) + 1

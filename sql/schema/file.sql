@@ -12,7 +12,9 @@
 -- `application_id` belong to the application whose file this may be.
 -- The salt makes the jitter of two devices with equal job ids differ. `logged` counts
 -- what the log has beside births and claims (litejobs__mark). At `restored_at` a copy
--- was put into the file: by this, programs that have it open learn of that.
+-- was put into the file: by this, programs that have it open learn of that. `path` is
+-- the one name by which it is opened, if it has several: that by which it was made, or
+-- opened after it was moved.
 create table litejobs_meta (
     id integer not null primary key,
     schema_version integer not null,
@@ -20,6 +22,7 @@ create table litejobs_meta (
     salt integer not null default (abs(random() % 4294967296)),
     logged integer not null default 0,
     restored_at integer,
+    path text,
     constraint litejobs_meta_is_one_row check (id = 1),
     constraint litejobs_meta_logged_in_range
         check (logged between 0 and 1152921504606846976)

@@ -309,8 +309,10 @@ def test_runner_that_does_not_stop_says_so(file_jobs: LiteJobs, times: Times) ->
     jobs = file_jobs
     runner = jobs.start(grace=0)
     eventually(lambda: is_well(runner))
+    stopping = threading.Thread(target=runner.stop)
     with jobs.transaction():
-        runner.stop()
+        stopping.start()
+        stopping.join()
         assert "the runner does not stop" in runner.health["problem"]
         assert runner.health["problems"][0] == runner.health["problem"]
         assert runner.health["running"] is False

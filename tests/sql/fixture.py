@@ -750,7 +750,7 @@ def _installed(script: str = "") -> bytes:
         return connection.serialize("main")
     _statements.create(connection)
     db = Sql(connection)
-    db.query("record_install", version=_statements.current_version())
+    db.query("record_install", version=_statements.current_version(), path=None)
     db.execute(FIX_SALT, {"salt": SALT})
     # Tests about other things hear nothing of it: sql/test_retention.py has it again.
     guard = (

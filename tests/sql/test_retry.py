@@ -157,7 +157,7 @@ def test_the_salt_of_a_new_file_is_its_own(db: Sql) -> None:
     for _ in range(3):
         db.execute("drop trigger if exists litejobs_meta_delete_guard")
         db.execute("delete from litejobs_meta")
-        db.query("record_install", version=1)
+        db.query("record_install", version=1, path=None)
         salts.add(db.value("select salt from litejobs_meta"))
     assert len(salts) == 3
     assert all(0 <= salt < 2**32 for salt in salts)

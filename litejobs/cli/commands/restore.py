@@ -73,6 +73,7 @@ def _restore(path: str, source: str, *, yes: bool) -> tuple[int, str | None]:
     """How many jobs the file has now, and where its content from before is."""
     from litejobs._storage import files, process_guard
     from litejobs._storage import restore as _restoring
+    from litejobs._storage.own_name import check_name, own_name
 
     real = os.path.realpath(files.plain_name(path))
     process_guard.check_not_shared(real)
@@ -81,6 +82,8 @@ def _restore(path: str, source: str, *, yes: bool) -> tuple[int, str | None]:
         if os.path.exists(real):
             real = files.checked(path)
             present = stack.enter_context(_opened(path, real))
+            if own_name(present) is not None:
+                check_name(present, real)
         has_content = present is not None and _check_ours(present, path)
         like = present if has_content and _is_readable(present) else None
         new = stack.enter_context(_staged(source, real, like))

@@ -322,7 +322,7 @@ def _permissions(real: str, status: os.stat_result) -> Iterator[Check]:
             yield Check("permissions", "warning", sentence, f"chmod o-w {folder}")
     if status.st_nlink > 1:
         sentence = f"the file has {status.st_nlink} names (hard links), and its log "
-        sentence += "lies beside one of them"
+        sentence += "lies beside one of them; the others are no backups"
         yield Check("permissions", "warning", sentence, "leave it one name")
     if not _may_use(real):
         remedy = "change its permissions, or run this as its owner"

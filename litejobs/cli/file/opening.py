@@ -92,6 +92,7 @@ def _connect(
     import apsw
 
     from litejobs._storage import files
+    from litejobs._storage.own_name import check_name
 
     real = files.checked(path, read_only=True)
     has_log = _has_log(real)
@@ -102,6 +103,8 @@ def _connect(
             watchdog.connection = connection
             connection.set_progress_handler(watchdog.is_over, SIZES.steps)
             allowed = only_read(connection, has_log=has_log)
+            if not immutable:
+                check_name(connection, real)
             careful = _care(connection, path, allowed)
         except BaseException:
             watchdog.connection = None
