@@ -209,25 +209,33 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
             return int(row), True
         # The same unique key: the job that has it is handed back. If none has it any
         # more, its time was over between the two statements.
-        row = db.execute(queries()["find_by_unique_key"], (call.unique_key,)).get
+        key = _key_of(db, call)
+        row = db.execute(queries()["find_by_unique_key"], (key,)).get
         if row is not None and (
             "irreplaceable:" in str(taken) or (call.after and _replaces(call))
         ):
             raise JobExists(
-                f"job {row} has the unique key {call.unique_key!r}, and what it waits "
+                f"job {row} has the unique key {key!r}, and what it waits "
                 "for, its batch and its chain are not replaced; ask without them, or "
                 "cancel that job first",
                 int(row),
             ) from taken
         if row is not None and taken is not None:
             raise JobExists(
-                f"job {row} has the unique key {call.unique_key!r}; wait until the key "
+                f"job {row} has the unique key {key!r}; wait until the key "
                 "is free, or ask for that job itself, with the conflict 'ignore'",
                 int(row),
             ) from taken
         if row is not None:
             return int(row), False
     raise _dropped(call.task)
+
+
+def _key_of(db: apsw.Connection, call: Call[Any]) -> str | None:
+    """The unique key of the job, with the arguments filled in."""
+    given = {"unique_key": call.unique_key, "task": call.task, "args": call.args}
+    key: str | None = db.execute(queries()["fill_unique_key"], given).get
+    return key
 
 
 def _replaces(call: Call[Any]) -> bool:

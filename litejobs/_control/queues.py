@@ -26,7 +26,7 @@ from litejobs._definitions.checks import (
     shown,
     whole,
 )
-from litejobs._definitions.gates import Rate
+from litejobs._definitions.gates import Rate, is_template
 from litejobs._definitions.milliseconds import duration_ms, read_instant
 from litejobs._definitions.policy import Duration
 from litejobs._definitions.retention import Kept, KeptState, kept_of_jobs
@@ -436,14 +436,29 @@ class Queues(_Mapping[Queue]):
     _what, _names, _kind, _longest = "queue", "queue_names", Queue, NAME_LENGTH
 
 
-class Keys(_Mapping[Key]):
+class _FilledIn(_Mapping[V]):
+    """By name, as that is with the arguments filled in."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> V:
+        found = super().__getitem__(name)
+        if is_template(name) and name not in self:
+            raise ConfigurationError(
+                f"{self._what}={shown(name)} is a template, and stands for many; name "
+                "one of them, with the arguments filled in"
+            )
+        return found
+
+
+class Keys(_FilledIn[Key]):
     """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
 
     __slots__ = ()
     _what, _names, _kind, _longest = "key", "list_keys", Key, KEY_LENGTH
 
 
-class Circuits(_Mapping[CircuitState]):
+class Circuits(_FilledIn[CircuitState]):
     """The circuits by name: `jobs.circuits["host:x"].reset()`."""
 
     __slots__ = ()

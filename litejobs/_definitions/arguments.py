@@ -133,6 +133,35 @@ class Binder:
             "any": self._takes_any,
         }
 
+    def parameters_text(self) -> str:
+        """What keys are filled in with beside the arguments (`litejobs__filled`).
+
+        The names of those by place, and the defaults. One that JSON cannot hold is
+        null: it cannot be given, so there is one spelling of it alone. What `prev` will
+        be is not known yet. Of what is wrapped it is taken that it is given the rest.
+        """
+        parameters = [*self._signature.parameters.values()]
+        places = list(self._positional)
+        if self._wraps:
+            within = self.told.parameters.values()
+            parameters = [*within, *parameters]
+            if self._takes_more:
+                kinds = {_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD}
+                places += [each.name for each in within if each.kind in kinds]
+        defaults = {}
+        for each in parameters:
+            if each.default is not each.empty and each.name != "prev":
+                defaults[each.name] = self._stored(each.default)
+        known = {"places": places, "defaults": defaults}
+        return json.dumps(known, ensure_ascii=False)
+
+    def _stored(self, default: object) -> Any:
+        """As it would be stored if it were given, if it can be."""
+        try:
+            return json.loads(json_codec.encode(default, what=self._what))
+        except ArgumentError:
+            return None
+
     def misfit(self, arguments: Any) -> str | None:
         """What of stored arguments does not fit the function, if anything.
 

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 Columns = dict[str, Any]
 
-# What is stored where nothing is said. No option names the last of a job.
-NEW_TASK = {column: each.default for each in FLOW.values() for column in each.columns}
+# What is stored where nothing is said. No option names the last of a task or a job.
+NEW_TASK = {
+    **{column: each.default for each in FLOW.values() for column in each.columns},
+    "parameters": None,
+}
 NEW_SCHEDULE = {
     column: each.default for each in SCHEDULE.values() for column in each.columns
 }

@@ -42,6 +42,8 @@ _STARTS_PER_MS = 1000
 _WRITTEN_RATE = r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)"
 _NAME = r"[^\W\d]\w*"
 _PLACEHOLDER = rf"\{{(?:({_NAME})(?:\.{_NAME})*|([0-9]{{1,3}}))\}}"
+# A brace itself is doubled, which is looked for first.
+_PIECE = rf"\{{\{{|\}}\}}|{_PLACEHOLDER}"
 _RATE_WAY_OUT = 'give a text such as "10/1m" or "5/s"'
 
 
@@ -223,18 +225,26 @@ class Circuit:
 def check_template(what: str, template: str | None) -> None:
     """Refuse what is not a text, or has braces around something else than an argument.
 
+    A key that is meant as it is has its braces doubled: it may as well be a mistake.
+
     Raises:
         ConfigurationError: The message shows the template and what is allowed.
     """
     if template is None:
         return
     _check_text(what, template)
-    rest = re.sub(_PLACEHOLDER, "", template)
+    rest = re.sub(_PIECE, "", template)
     if "{" in rest or "}" in rest:
         raise ConfigurationError(
             f"{what}={shown(template)} has a brace that belongs to no argument; write "
-            "{name}, {name.member} or, for arguments without names, {0}"
+            "{name}, {name.member} or, for arguments without names, {0}; and where a "
+            "brace itself is meant, {{ or }}"
         )
+
+
+def is_template(text: str) -> bool:
+    """Tell whether there is an argument to be filled in."""
+    return any(each[1] or each[2] for each in re.finditer(_PIECE, text))
 
 
 def check_placeholders(
@@ -244,8 +254,8 @@ def check_placeholders(
 
     *by_name* says whether its arguments are stored under their names, or as a list.
     """
-    found = re.finditer(_PLACEHOLDER, template or "")
-    for name in [each[1] or each[2] for each in found]:
+    found = re.finditer(_PIECE, template or "")
+    for name in [each[1] or each[2] for each in found if each[1] or each[2]]:
         problem = _unnamed(name, signature) if by_name else _unnumbered(name, signature)
         if problem is not None:
             raise ConfigurationError(f"{what}={shown(template)}: {problem}")
@@ -400,16 +410,6 @@ def check_not_renamed(task: str, renames: Mapping[str, str]) -> None:
 
 
 # --- checks ------------------------------------------------------------------------
-
-
-def check_filled(what: str, value: str) -> None:
-    """Refuse a template where a name is needed: nothing would fill it."""
-    _check_text(what, value)
-    if re.search(_PLACEHOLDER, value) is not None:
-        raise ConfigurationError(
-            f"{what}={shown(value)} is a template, but for a single job it is taken "
-            "as it is; fill it in, or give the template to @jobs.task(...)"
-        )
 
 
 def _check_text(what: str, value: object) -> None:

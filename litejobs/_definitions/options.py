@@ -23,13 +23,11 @@ from typing import (
 
 from litejobs._definitions.calls import BatchHandle, JobHandle, Parents
 from litejobs._definitions.checks import (
-    KEY_LENGTH,
     MOST,
     check_count,
     check_max_attempts,
     check_name,
     check_priority,
-    check_text,
     check_word,
     did_you_mean,
     shown,
@@ -40,7 +38,6 @@ from litejobs._definitions.gates import (
     Circuit,
     Rate,
     batch_id,
-    check_filled,
     check_template,
     facts_text,
     parents_of,
@@ -99,11 +96,6 @@ def _name(what: str, value: Any) -> str:
     return str(value)
 
 
-def _key(what: str, value: Any) -> str:
-    check_text(what, value, KEY_LENGTH)
-    return str(value)
-
-
 def _priority(_: str, value: Any) -> int:
     check_priority(value)
     return int(value)
@@ -152,11 +144,6 @@ def _word(words: Any) -> Callable[[str, Any], str]:
         return str(value)
 
     return read
-
-
-def _filled(what: str, value: Any) -> str:
-    check_filled(what, value)
-    return str(value)
 
 
 def _template(what: str, value: Any) -> str:
@@ -310,15 +297,17 @@ class _JobOptions(_Options, total=False):
     """What can be said of a job, and of the jobs of a schedule."""
 
     concurrency_key: Annotated[
-        str | None, Option(_filled, "concurrency_key", "in place of the task's")
+        str | None, Option(_template, "concurrency_key", "in place of the task's")
     ]
-    circuit: Annotated[str | None, Option(_filled, "circuit", "in place of the task's")]
+    circuit: Annotated[
+        str | None, Option(_template, "circuit", "in place of the task's")
+    ]
     require: Annotated[
         Sequence[str] | None,
         Option(_facts, "requires", "in place of the task's"),
     ]
     unique_key: Annotated[
-        str | None, Option(_key, "unique_key", "of one unfinished job only")
+        str | None, Option(_template, "unique_key", "of one unfinished job only")
     ]
     unique_for: Annotated[
         Duration | None, Option(some_time, "unique_for_ms", "after completion, too")

@@ -48,6 +48,7 @@ class Declaration:
     step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
     schedules: tuple[dict[str, Any], ...] = ()
     signature: Callable[[], str] | None = None
+    parameters: Callable[[], str] | None = None
 
     def registration(self) -> Registration:
         """The rows of the task, checked as `FlowOptions` say.
@@ -72,6 +73,8 @@ class Declaration:
             row["concurrency_key"] = self._own_key(row)
         circuit: Circuit | None = row["circuit"]
         row["circuit"] = None if circuit is None else circuit.key
+        if self.parameters is not None:
+            row["parameters"] = self.parameters()
         return Registration(
             row=_columns.folded(row),
             steps=self.steps,

@@ -81,11 +81,15 @@ class Registry:
         Raises:
             ConfigurationError: A value cannot work, or another function has the name.
         """
-        declaration = attrs.evolve(declaration, signature=task.arguments_taken)
+        declaration = attrs.evolve(
+            declaration,
+            signature=task.arguments_taken,
+            parameters=task.parameters_text,
+        )
         registration = declaration.registration()
         check_targets(task.name, registration.policies.values(), registration.steps)
         check_not_renamed(task.name, self._renames)
-        task.check_templates(registration)
+        task.check_keys(registration.row, f"task {task.name!r}: ")
         known = self.tasks.get(task.name)
         if known is not None:
             if not task.is_again(known):
@@ -196,6 +200,7 @@ class Registry:
         if known is None:
             check_name("task", task)
             return Call(task, encode_arguments(task, arguments), columns, after)
+        known.check_keys(options)
         places, names = parted(given_arguments(task, arguments))
         return Call(task, known.bind(tuple(places), names), columns, after)
 

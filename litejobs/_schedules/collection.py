@@ -41,6 +41,7 @@ from litejobs._schedules.schedule import (
     Upcoming,
     arguments_text,
     as_text,
+    check_keys,
     check_together,
     columns_of,
     declared_row,
@@ -182,6 +183,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         known = self._task(task)
         text = arguments_text(known, args, kwargs)
         row = row_of(name, _name(known), text, columns)
+        check_keys(known, row)
         with self._store.transaction() as db:
             if name in self:
                 raise ScheduleExists(
@@ -223,6 +225,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
                     task, given.get("args", ()), given.get("kwargs")
                 )
             check_together(row)
+            check_keys(self._task(row["task"]), row)
             if row != known:
                 self._write("write_schedule", id=schedule_id, said=as_text(row))
                 plan_now(db, schedule_id)
@@ -414,7 +417,9 @@ def declaration_of(
     """The row of a schedule that code declares; its name is the task's if not given."""
     chosen = task.name if name is None else name
     text = arguments_text(task, args, kwargs)
-    return declared_row(row_of(chosen, task.name, text, columns))
+    row = row_of(chosen, task.name, text, columns)
+    check_keys(task, row)
+    return declared_row(row)
 
 
 def own_task(store: Store, task: Task[..., Any]) -> Task[..., Any]:

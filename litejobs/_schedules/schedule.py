@@ -115,6 +115,12 @@ def check_together(row: Mapping[str, Any]) -> None:
         )
 
 
+def check_keys(task: Task[..., Any] | str, row: Mapping[str, Any]) -> None:
+    """Refuse keys that ask for arguments which the task, if it is known, has not."""
+    if not isinstance(task, str):
+        task.check_keys(row)
+
+
 def arguments_text(
     task: Task[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> str:

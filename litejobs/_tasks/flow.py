@@ -18,7 +18,6 @@ from litejobs._definitions.callables import (
 from litejobs._definitions.checks import check_name
 from litejobs._definitions.policy import Duration, Policy, Retry, Rule
 from litejobs._definitions.redefinition import place
-from litejobs._definitions.registration import Registration
 from litejobs._tasks.task import Invocation, Task
 from litejobs.errors import ConfigurationError
 
@@ -167,7 +166,7 @@ class Flow(Task[..., Any]):
             {"steps": {label: step.required for label, step in self.steps.items()}}
         )
 
-    def check_templates(self, registration: Registration) -> None:
+    def check_keys(self, keys: Mapping[str, Any], where: str = "") -> None:
         """Refuse nothing: which arguments there are, its jobs say."""
 
     def _named(self, arguments: object) -> dict[str, Any]:
@@ -300,7 +299,9 @@ def _signature(
         elif optional:
             # One without a default cannot stand behind one with it.
             kind = each.KEYWORD_ONLY
-        default = each.empty if name in required else None
+        default = None if each.default is each.empty else each.default
+        if name in required:
+            default = each.empty
         parameters.append(each.replace(default=default, kind=kind))
     parameters.sort(key=lambda each: each.kind)
     if any(step.takes_all for step in steps):

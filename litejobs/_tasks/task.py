@@ -36,7 +36,6 @@ from litejobs._definitions.redefinition import is_same, place_of
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._definitions.registration import Registration
     from litejobs._storage.store import Store
     from litejobs._tasks.current import AttemptContext
 
@@ -142,15 +141,19 @@ class Task(Deferrable[P, R]):
         `JobExists`.
 
         *concurrency_key*, *circuit* and the facts in *require* take the place of the
-        task's. A job that still waits at *expires_at*, or *expires_in* after it became
-        due, is cancelled. It waits until all in *after* have ended, and if one of them
-        fails it is cancelled, unless *on_parent_failure* says "run" or "block".
+        task's. Keys are templates: "host:{host}" is filled in with the arguments, and a
+        brace itself is doubled. A job that still waits at *expires_at*, or *expires_in*
+        after it became due, is cancelled. It waits until all in *after* have ended, and
+        if one of them fails it is cancelled, unless *on_parent_failure* says "run" or
+        "block".
 
         Raises:
             ConfigurationError: A value cannot work; the message says what is allowed.
         """
         _options.check_names("Task.using()", options, _options.JOB)
-        return BoundTask(self, *_columns.parameters_of(options))
+        columns, after = _columns.parameters_of(options)
+        self.check_keys(options)
+        return BoundTask(self, columns, after)
 
     def functions(self) -> list[Callable[..., Any]]:
         """Return the functions of the application that it runs."""
@@ -212,12 +215,14 @@ class Task(Deferrable[P, R]):
         """Return what arguments the function takes, as JSON with an `id` for that."""
         return with_id(self._binder.signature())
 
-    def check_templates(self, registration: Registration) -> None:
+    def parameters_text(self) -> str:
+        """Return places and defaults of what the function takes, as JSON."""
+        return self._binder.parameters_text()
+
+    def check_keys(self, keys: Mapping[str, Any], where: str = "") -> None:
         """Refuse keys that ask for arguments which the function does not have."""
-        for what in ("concurrency_key", "circuit"):
-            self._binder.check_template(
-                f"task {self.name!r}: {what}", registration.row[what]
-            )
+        for what in ("unique_key", "concurrency_key", "circuit"):
+            self._binder.check_template(where + what, keys.get(what))
 
 
 class AsyncTask(Task[P, R]):

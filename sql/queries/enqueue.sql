@@ -72,6 +72,8 @@ left join litejobs__plain_lane as lane
     and not exists (select 1 from litejobs_rename where old_name = :task)
     -- Whose time is over ends first, and so has its place in the log before this one.
     and not exists (select 1 from litejobs__outlived where unique_key = :unique_key)
+    -- A template is filled in where the row comes bare.
+    and coalesce(:unique_key, '') not glob '*[{}]*'
 where true
 returning id;
 
@@ -152,6 +154,13 @@ left join litejobs__plain_lane as lane
 cross join json_each(:args) as each
 where true
 returning id;
+
+-- name: fill_unique_key
+-- What is the unique key of a job of this task that is asked for with these arguments?
+select value from litejobs__filled
+where request = json_object(
+    'template', :unique_key, 'task', :task, 'args', json(:args)
+);
 
 -- name: find_by_unique_key
 -- The unfinished job that has the key, or the completed one that keeps it for a while,

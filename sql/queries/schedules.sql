@@ -158,25 +158,24 @@ select coalesce(
     ),
     (
         select job.id
-        from litejobs_schedule as schedule
-        cross join litejobs__unfinished as job on job.unique_key = schedule.unique_key
-        where schedule.id = :schedule_id
+        from litejobs__schedule_key as own
+        cross join litejobs__unfinished as job on job.unique_key = own.unique_key
+        where own.schedule_id = :schedule_id
     ),
     (
         select job.id
-        from litejobs_schedule as schedule
-        cross join litejobs_job as job on job.unique_key = schedule.unique_key
-        where schedule.id = :schedule_id
+        from litejobs__schedule_key as own
+        cross join litejobs_job as job on job.unique_key = own.unique_key
+        where own.schedule_id = :schedule_id
         and job.unique_for_ms is not null and job.finished_at is not null
         and job.state = 'completed'
         order by job.finished_at desc limit 1
     ),
     (
         select held.job_id
-        from litejobs_schedule as schedule
-        cross join litejobs_unique_window as held
-            on held.unique_key = schedule.unique_key
-        where schedule.id = :schedule_id
+        from litejobs__schedule_key as own
+        cross join litejobs_unique_window as held on held.unique_key = own.unique_key
+        where own.schedule_id = :schedule_id
     )
 );
 

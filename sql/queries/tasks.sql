@@ -9,13 +9,13 @@ insert into litejobs__specify (base_id, said, kept) values (0, :options, 1);
 insert into litejobs_task (
     name, queue, priority, max_attempts, retryable, spec_id, concurrency_key,
     concurrency_limit, rate_count, rate_ms, rate_burst, circuit, requires,
-    expires_in_ms, executor
+    expires_in_ms, executor, parameters
 )
 values (
     :name, :queue, :priority, :max_attempts, :retryable,
     (select spec_id from litejobs_wording where base_id = 0 and said = :options),
     :concurrency_key, :concurrency_limit, :rate_count, :rate_ms, :rate_burst, :circuit,
-    :requires, :expires_in_ms, :executor
+    :requires, :expires_in_ms, :executor, :parameters
 )
 on conflict (name) do update set
     queue = excluded.queue,
@@ -31,7 +31,8 @@ on conflict (name) do update set
     circuit = excluded.circuit,
     requires = excluded.requires,
     expires_in_ms = excluded.expires_in_ms,
-    executor = excluded.executor
+    executor = excluded.executor,
+    parameters = excluded.parameters
 where litejobs_task.queue is not excluded.queue
 or litejobs_task.priority is not excluded.priority
 or litejobs_task.max_attempts is not excluded.max_attempts
@@ -45,7 +46,8 @@ or litejobs_task.rate_burst is not excluded.rate_burst
 or litejobs_task.circuit is not excluded.circuit
 or litejobs_task.requires is not excluded.requires
 or litejobs_task.expires_in_ms is not excluded.expires_in_ms
-or litejobs_task.executor is not excluded.executor;
+or litejobs_task.executor is not excluded.executor
+or litejobs_task.parameters is not excluded.parameters;
 
 -- name: declare_task_retention
 insert into litejobs__declare_task_retention (task, kinds)

@@ -1,10 +1,12 @@
 -- What does the code say of its tasks?
 
 -- A registered function that jobs name. Its columns are the defaults of its jobs,
--- copied to each when it is inserted. `runner_id` is the runner that has it in its
--- code, and `signature` which arguments that takes (litejobs__misfit): JSON whose `id`
--- is another one for any other signature. A task `has_misfits` if a job was found whose
--- arguments do not fit, and those in line are to be looked at.
+-- copied to each when it is inserted. `parameters` are those of its function as it was
+-- declared: which have `places`, in order, and what JSON has of their `defaults`; keys
+-- are filled in with them (litejobs__filled). `runner_id` is the runner that has it in
+-- its code, and `signature` which arguments that takes (litejobs__misfit): JSON whose
+-- `id` is another one for any other signature. A task `has_misfits` if a job was found
+-- whose arguments do not fit, and those in line are to be looked at.
 create table litejobs_task (
     name text not null primary key,
     queue text,
@@ -47,6 +49,13 @@ create table litejobs_task (
         constraint litejobs_task_has_misfits_is_flag check (has_misfits in (0, 1)),
     executor text constraint litejobs_task_executor_length
         check (length(executor) between 1 and 200),
+    parameters text constraint litejobs_task_parameters_is_an_object check (
+        case
+            when parameters is null then 1
+            when not json_valid(parameters) then 0
+            else json_type(parameters) = 'object'
+        end
+    ),
     constraint litejobs_task_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_task_queue_length

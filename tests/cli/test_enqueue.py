@@ -140,6 +140,18 @@ def test_conflict_is_settled_as_asked(db: Cli) -> None:
     assert len(json.loads(db("list", "--json").stdout)["jobs"]) == 1
 
 
+def test_keys_are_filled_in_with_the_arguments(db: Cli) -> None:
+    keys = ("--unique-key", "u:{n}", "--concurrency-key", "c:{n}", "--json")
+    for n, job_id in ((1, 1), (2, 2), (1, 1)):
+        job = enqueued(db("enqueue", "send", "--arg", f"n:={n}", *keys))
+        assert (job["id"], job["unique_key"]) == (job_id, f"u:{n}")
+    assert columns(db, 2)["concurrency_key"] == "c:2"
+    for key, code in (("{", 2), ("u:{m}", 1)):
+        refused = db("enqueue", "send", '{"n": 1}', "--unique-key", key)
+        assert (refused.exit_code, refused.stdout) == (code, "")
+        assert "brace" in refused.stderr
+
+
 def test_instant_without_a_zone_is_meant_as_all_that_is_shown(db: Cli) -> None:
     """Here by the environment in UTC."""
     aware = db("enqueue", "send", "--at", "2030-01-31T09:00+01:00", "--json")

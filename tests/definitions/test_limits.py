@@ -250,7 +250,7 @@ def test_a_key_is_made_of_the_arguments_of_its_function(
         (empty, "{x}", "give one of a text without braces"),
         (named, "{host", "has a brace that belongs to no argument; write {name}"),
         (named, "host}", "has a brace"),
-        (named, "{{host}}", "has a brace"),
+        (named, "{{host}", "has a brace"),
         (named, "{host!r}", "has a brace"),
         (named, "{host:>3}", "has a brace"),
         (named, "{request[0]}", "has a brace"),
@@ -489,9 +489,11 @@ def test_options_of_a_job_are_columns() -> None:
     ("options", "message"),
     [
         ({"concurrency_key": ""}, "concurrency_key='' does not fit"),
-        ({"concurrency_key": "h:{host}"}, "concurrency_key='h:{host}' is a template"),
+        ({"concurrency_key": "h:{host}"}, "the function has no parameter 'host'"),
+        ({"unique_key": "h:{host}"}, "unique_key='h:{host}': the function has no"),
+        ({"unique_key": '{"a": 1}'}, "where a brace itself is meant, {{ or }}"),
         ({"concurrency_limit": 1.5}, "concurrency_limit=1.5 is out of range"),
-        ({"circuit": "{0}"}, "circuit='{0}' is a template, but for a single job"),
+        ({"circuit": "{0}"}, "circuit='{0}': {0} is a position, but the arguments"),
         ({"circuit": Circuit("x")}, "does not fit; give a text"),
         ({"require": "online"}, "is not a list"),
         ({"expires_in": -1}, "expires_in=-1 is negative"),
@@ -528,9 +530,12 @@ def test_a_job_that_cannot_work_is_refused(
     assert jobs.list() == []
 
 
-def test_a_key_in_braces_that_is_no_template_is_a_key() -> None:
+@pytest.mark.parametrize("option", ["unique_key", "concurrency_key", "circuit"])
+def test_a_brace_in_a_key_is_asked_about_unless_it_is_doubled(option: str) -> None:
     key = "{6f9619ff-8b86-d011-b42d-00cf4fc964ff}"
-    assert columns(concurrency_key=key)["concurrency_key"] == key
+    with pytest.raises(ConfigurationError, match="a brace that belongs to no argument"):
+        columns(**{option: key})
+    assert columns(**{option: f"{{{key}}}"})[option] == f"{{{key}}}"
 
 
 def test_parents_are_jobs_or_batches_each_once(jobs: LiteJobs) -> None:

@@ -83,8 +83,8 @@ OTHER_COLUMNS = {
         concurrency_limit circuit requires expires_in_ms on_conflict unique_for_ms
     """,  # the model's other names; what jobs are given: sql/test_schedule.py
     "spec": "text",
-    # sql/test_spec.py, sql/test_arguments.py, sql/test_executors.py
-    "task": "options spec_id has_misfits executor",
+    # sql/test_spec.py, sql/test_arguments.py, sql/test_executors.py, sql/test_keys.py
+    "task": "options spec_id has_misfits executor parameters",
     "tier": "",
 }
 RATE = {"rate_count", "rate_ms", "rate_burst"}

@@ -178,6 +178,15 @@ def test_row_with_the_unique_key_of_an_unfinished_job_is_delivered_as_that_job(
     assert len(jobs.list()) == 1
 
 
+def test_unique_key_of_a_row_is_filled_in_with_its_arguments(
+    jobs: LiteJobs, app: Application, outbox: Outbox
+) -> None:
+    for key, args in (("a", "[1]"), ("b", "[2]"), ("c", "[1]")):
+        app.put(delivery_key=key, unique_key="u{0}", args=args)
+    outbox.deliver()
+    assert sorted(deliveries(jobs)) == [("a", 1, 1), ("b", 2, 1), ("c", 1, 1)]
+
+
 def test_json_column_that_the_driver_reads_is_taken_as_well(
     jobs: LiteJobs, tmp_path: Path
 ) -> None:
@@ -214,6 +223,8 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"delay_ms": 5, "run_at": 5}, "run_at and delay_ms both say when"),
     ({"max_attempts": -1}, "litejobs_job_max_attempts_in_range"),
     ({"max_attempts": 1.5}, "max_attempts is of type float"),
+    ({"unique_key": "{"}, "a key has {names} of arguments in it, and a brace itself"),
+    ({"unique_key": "{0}", "args": "[]"}, "the unique key names an argument that"),
     ({"delivery_key": ""}, "delivery_key is not a key; give 1 to 200 characters"),
 ]
 

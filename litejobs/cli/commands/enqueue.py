@@ -73,7 +73,10 @@ Examples:
     default=None,
     help="Whether it is tried again; else as the task says.",
 )
-@click.option("--unique-key", help="Do nothing if an unfinished job has this key.")
+@click.option(
+    "--unique-key",
+    help="Do nothing if an unfinished job has this key; {name} is an argument.",
+)
 @click.option(
     "--on-conflict",
     type=click.Choice(["ignore", "replace", "debounce", "raise"]),

@@ -17,6 +17,18 @@ select null as job where 0;
 create view litejobs__number as
 select null as job where 0;
 
+-- A job with this unique key is asked for, filled in if it was a template; what it was
+-- to have is as in litejobs__replace.
+create view litejobs__ask as
+select null as unique_key, null as is_template, null as task, null as on_conflict,
+    null as args, null as run_at, null as options, null as is_whole, null as spec_id,
+    null as batch_id, null as prev_job_id, null as said
+where 0;
+
+-- This job has been inserted with a template as its unique key.
+create view litejobs__fill_key as
+select null as job where 0;
+
 -- A job with a key that is taken was asked for, to replace or put off the one that has
 -- it: this one, with what the new one was to have, `said` as a JSON object of columns;
 -- its options as they were said, or, of a row that `is_whole`, the number that they

@@ -8,7 +8,8 @@
 -- and its statement goes on. What has never been started can become the new one instead
 -- (replace), or be put off (debounce). One whose time is over ends here if no tick has
 -- seen that yet: it would never run, and what is asked for instead would not either.
--- Options are looked at before there is a row:
+-- All keys of a bare row are templates: `asked` is what its unique key is with the
+-- arguments filled in. Options are looked at before there is a row:
 -- `insert or fail` would leave what is there when a constraint of theirs fails.
 create trigger litejobs_job_insert_guard
 before insert on litejobs_job
@@ -67,6 +68,7 @@ or new.spec_id is not null and (
     or not exists (select 1 from litejobs_spec where id = new.spec_id)
 )
 or new.options is not null
+or new.concurrency_key glob '*[{}]*' or new.circuit glob '*[{}]*'
 or exists (select 1 from litejobs__crowded)
 or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
@@ -179,52 +181,29 @@ begin
         or new.circuit is not null
         and not exists (select 1 from litejobs_circuit where name = new.circuit)
     );
-    update litejobs_job
-    set
-        state = 'cancelled',
-        stopped_by = 'expired',
-        finished_at = (select now from litejobs_clock)
-    where id in (
-        select job_id from litejobs__outlived where unique_key = new.unique_key
-    );
     select raise(
         abort,
-        'unique_key_taken: a job has the same unique key; leave on_conflict out to be handed that one'
+        'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'
     )
-    where new.on_conflict = 'raise' and (
-        exists (
-            select 1 from litejobs__unfinished
-            where unique_key = new.unique_key
-        )
-        or exists (
-            select 1 from litejobs_job
-            where unique_key = new.unique_key and unique_for_ms is not null
-            and state = 'completed'
-            and finished_at > (select now from litejobs_clock) - unique_for_ms
-        )
-        or exists (
-            select 1 from litejobs_unique_window
-            where unique_key = new.unique_key
-            and until_at > (select now from litejobs_clock)
-        )
-    );
-    select raise(
-        abort,
-        'irreplaceable: the job that has the unique key has its place in a batch or a chain; leave batch_id and prev_job_id out, or cancel that job first'
+    from (
+        select new.unique_key as template
+        union all
+        select new.concurrency_key
+        union all
+        select new.circuit
     )
-    where new.on_conflict = 'replace'
-    and (new.batch_id is not null or new.prev_job_id is not null)
-    and exists (
-        select 1 from litejobs__unfinished
-        where unique_key = new.unique_key
-        and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
-    );
-    insert into litejobs__replace (
-        job, on_conflict, args, run_at, options, is_whole, spec_id, said
+    where new.created_at is null and template glob '*[{}]*' and (
+        select value from litejobs__filled
+        where request = json_object('template', template)
+    ) is null;
+    insert into litejobs__ask (
+        unique_key, is_template, task, on_conflict, args, run_at, options, is_whole,
+        spec_id, batch_id, prev_job_id, said
     )
     select
-        id, new.on_conflict, new.args, new.run_at, new.options,
-        new.created_at is not null, new.spec_id,
+        asked.unique_key, new.created_at is null and new.unique_key glob '*[{}]*',
+        new.task, new.on_conflict, new.args, new.run_at, new.options,
+        new.created_at is not null, new.spec_id, new.batch_id, new.prev_job_id,
         json_object(
             'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
             'max_attempts', new.max_attempts, 'retryable', new.retryable,
@@ -235,27 +214,47 @@ begin
             'on_parent_failure', new.on_parent_failure,
             'on_parent_success', new.on_parent_success
         )
-    from litejobs__unfinished
-    where unique_key = new.unique_key
-    and state <> 'processing' and starts = 0
-    and (new.on_conflict = 'replace' or new.on_conflict = 'debounce')
-    and task = coalesce(
-        (select new_name from litejobs_rename where old_name = new.task), new.task
-    );
+    from (
+        select case
+            when new.created_at is null and new.unique_key glob '*[{}]*' then (
+                select value from litejobs__filled
+                where request = json_object(
+                    'template', new.unique_key, 'strict', 1, 'task', new.task,
+                    'args', json(case when json_valid(new.args) then new.args end)
+                )
+            )
+            else new.unique_key
+        end as unique_key
+        limit 1
+    ) as asked
+    where new.unique_key is not null;
     select raise(ignore)
+    from (
+        select case
+            when new.created_at is null and new.unique_key glob '*[{}]*' then (
+                select value from litejobs__filled
+                where request = json_object(
+                    'template', new.unique_key, 'strict', 1, 'task', new.task,
+                    'args', json(case when json_valid(new.args) then new.args end)
+                )
+            )
+            else new.unique_key
+        end as unique_key
+        limit 1
+    ) as asked
     where exists (
         select 1 from litejobs__unfinished
-        where unique_key = new.unique_key
+        where unique_key = asked.unique_key
     )
     or exists (
         select 1 from litejobs_job
-        where unique_key = new.unique_key and unique_for_ms is not null
+        where unique_key = asked.unique_key and unique_for_ms is not null
         and state = 'completed'
         and finished_at > (select now from litejobs_clock) - unique_for_ms
     )
     or exists (
         select 1 from litejobs_unique_window
-        where unique_key = new.unique_key
+        where unique_key = asked.unique_key
         and until_at > (select now from litejobs_clock)
     );
     select raise(
@@ -289,126 +288,6 @@ begin
     where new.options is not null;
 end;
 
--- The unfinished job that has the key already, and has never been started, is put off.
-create trigger litejobs__replace_puts_off
-instead of insert on litejobs__replace
-when new.on_conflict = 'debounce'
-begin
-    insert into litejobs__unrecorded (job_id) values (new.job);
-    update litejobs_job
-    set
-        expires_at = min(
-            expires_at + max(
-                0, coalesce(new.run_at, (select now from litejobs_clock)) - run_at
-            ),
-            253402300799999
-        ),
-        run_at = max(run_at, coalesce(new.run_at, (select now from litejobs_clock))),
-        state = case
-            when state = 'blocked' then 'blocked'
-            when max(run_at, coalesce(new.run_at, (select now from litejobs_clock)))
-                > (select now from litejobs_clock)
-                then 'scheduled'
-            else 'pending'
-        end,
-        origin = 'unique_key'
-    where id = new.job;
-    update litejobs_job set origin = null where id = new.job and origin is not null;
-end;
-
--- Or it becomes the new one: all that this names, and the defaults of its task where it
--- names nothing, as litejobs__apply_defaults has them. It keeps its id, its place in a
--- batch, a chain or a schedule, and what it waits for. The key and the circuit are
--- filled in with the new arguments, and so come after them; what was named comes after
--- the lane, which notes a new queue there.
-create trigger litejobs__replace_changes_job
-instead of insert on litejobs__replace
-when new.on_conflict = 'replace'
-begin
-    insert into litejobs__unrecorded (job_id) values (new.job);
-    insert into litejobs__specify (base_id, said)
-    select coalesce(task.spec_id, 0), new.options
-    from litejobs_job as job
-    left join litejobs_task as task on task.name = job.task
-    where job.id = new.job and new.options is not null;
-    update litejobs_job
-    set
-        args = new.args,
-        run_at = coalesce(new.run_at, (select now from litejobs_clock)),
-        state = case
-            when state = 'blocked' then 'blocked'
-            when new.run_at > (select now from litejobs_clock) then 'scheduled'
-            else 'pending'
-        end,
-        queue = coalesce(new.said ->> '$.queue', task.queue, 'default'),
-        priority = coalesce(new.said ->> '$.priority', task.priority, 0),
-        max_attempts = coalesce(new.said ->> '$.max_attempts', task.max_attempts),
-        retryable = coalesce(new.said ->> '$.retryable', task.retryable),
-        spec_id = case
-            when new.is_whole then new.spec_id
-            when new.options is null then task.spec_id
-            else (
-                select spec_id from litejobs_wording
-                where base_id = coalesce(task.spec_id, 0) and said = new.options
-            )
-        end,
-        step = coalesce(
-            new.said ->> '$.step',
-            (
-                select label from litejobs_step
-                where task = litejobs_job.task order by position limit 1
-            )
-        ),
-        requires = coalesce(new.said ->> '$.requires', task.requires),
-        expires_at = coalesce(
-            new.said ->> '$.expires_at',
-            min(
-                max(coalesce(new.run_at, 0), (select now from litejobs_clock))
-                    + task.expires_in_ms,
-                253402300799999
-            )
-        ),
-        ctx = new.said ->> '$.ctx',
-        iter = new.said ->> '$.iter',
-        concurrency_limit = new.said ->> '$.concurrency_limit',
-        unique_for_ms = new.said ->> '$.unique_for_ms',
-        on_parent_failure = coalesce(
-            new.said ->> '$.on_parent_failure', on_parent_failure
-        ),
-        on_parent_success = coalesce(
-            new.said ->> '$.on_parent_success', on_parent_success
-        ),
-        origin = 'unique_key'
-    from (
-        select job.id as job_id, own.*
-        from litejobs_job as job
-        left join litejobs_task as own on own.name = job.task
-        where job.id = new.job
-    ) as task
-    where litejobs_job.id = task.job_id;
-    update litejobs_job
-    set
-        concurrency_key = coalesce(new.said ->> '$.concurrency_key', (
-            select value from litejobs__rendered_key
-            where job_id = new.job and kind = 'key'
-        )),
-        circuit = coalesce(new.said ->> '$.circuit', (
-            select value from litejobs__rendered_key
-            where job_id = new.job and kind = 'circuit'
-        )),
-        given = case
-            when not exists (
-                select 1 from litejobs_task where name = litejobs_job.task
-            )
-                then json_object(
-                    'queue', new.said ->> '$.queue',
-                    'priority', new.said ->> '$.priority'
-                )
-        end,
-        origin = null
-    where id = new.job;
-end;
-
 -- Complete a bare row: defaults, lane, state.
 --
 -- Whatever the insert left NULL comes from the task, and else is the general default.
@@ -421,6 +300,8 @@ after insert on litejobs_job
 when new.created_at is null or new.birth is null
 or new.concurrency_key is not null or new.circuit is not null
 begin
+    insert into litejobs__fill_key (job)
+    select new.id where new.created_at is null and new.unique_key glob '*[{}]*';
     insert into litejobs__apply_defaults (job)
     values (case when new.created_at is null then new.id end);
     insert into litejobs__arrive (job, place, own_lane)
@@ -535,15 +416,11 @@ begin
         )
     where id = new.job and requires is not null;
     update litejobs_job
-    set
-        concurrency_key = coalesce(concurrency_key, (
-            select value from litejobs__rendered_key
-            where job_id = new.job and kind = 'key'
-        )),
-        circuit = coalesce(circuit, (
-            select value from litejobs__rendered_key
-            where job_id = new.job and kind = 'circuit'
-        ))
+    set (concurrency_key, circuit) = (
+        select rendered.concurrency_key, rendered.circuit
+        from litejobs__rendered_key as rendered
+        where rendered.job_id = new.job
+    )
     where id = new.job;
     insert into litejobs__put_in_lane (job) values (new.job);
     update litejobs_job

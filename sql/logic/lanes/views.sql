@@ -67,61 +67,161 @@ select
     ) as executor
 from litejobs_job as job;
 
--- The templates of a task's key and circuit, filled in with the arguments of a job:
--- {name}, {name.member} and {0}. What is not there is filled in as nothing. A key that
--- would be empty is the template itself, so that its jobs hold each other back. Of each
--- argument no more is taken than the key can have, 500 characters.
-create view litejobs__rendered_key as
+-- A template, filled in with arguments: a JSON object is its `request`, which has
+-- the template, the arguments and the task whose they are. It has {name}, {name.member}
+-- and {0} in it, and {{ and }} for braces; any other brace makes it NULL.
+--
+-- Two spellings of one call are one: what is given by its place is found under its
+-- name, a name by its place, and what is left out is what the function would have (the
+-- `parameters` of the task). What is nowhere is filled in as nothing, but a `strict`
+-- request is NULL then: a unique key that lacks a part would be that of other jobs.
+-- What would be empty is the template itself, so that its jobs hold each other back.
+-- Of each argument no more is taken than is needed to see that a key is too long.
+create view litejobs__filled as
 select
-    job.id as job_id,
-    template.kind,
-    case when instr(template.text, '{') = 0 then template.text else (
+    asked.json as request,
+    case when asked.value not glob '*[{}]*' then asked.value else (
         with recursive walk (done, name, rest) as (
-            select '', null, template.text
+            select '', null, asked.value
             union all
             select
                 done || case
-                    when name is not null
-                        then coalesce(
-                            substr(
-                                job.args ->> case
-                                    when name glob '*[^0-9]*'
-                                        then '$."' || replace(name, '.', '"."') || '"'
-                                    when json_type(job.args) = 'array'
-                                        then '$[' || name || ']'
-                                    else '$."*"[' || name || ']'
-                                end,
-                                1,
-                                500
-                            ),
-                            ''
+                    when name is not null then (
+                        select case
+                            when json_type(asked.json, by_name) is not null
+                                then coalesce(
+                                    substr(asked.json ->> (by_name || member), 1, 501),
+                                    ''
+                                )
+                            when json_type(asked.json, by_place) is not null
+                                then coalesce(
+                                    substr(asked.json ->> (by_place || member), 1, 501),
+                                    ''
+                                )
+                            when asked.json ->> '$.strict' is null
+                                or json_type(
+                                    taken, '$.defaults."' || label || '"'
+                                ) is not null
+                                then coalesce(
+                                    substr(
+                                        taken ->> (
+                                            '$.defaults."' || label || '"' || member
+                                        ),
+                                        1, 501
+                                    ),
+                                    ''
+                                )
+                        end
+                        from (
+                            select
+                                taken,
+                                label,
+                                '$.args."' || label || '"' as by_name,
+                                case json_type(asked.json, '$.args')
+                                    when 'array' then '$.args[' else '$.args."*"['
+                                end || place || ']' as by_place,
+                                substr(
+                                    '"' || replace(name, '.', '"."') || '"',
+                                    length(head) + 3
+                                ) as member
+                            from (
+                                select
+                                    taken,
+                                    head,
+                                    case
+                                        when head glob '*[^0-9]*' then head
+                                        else coalesce(
+                                            taken ->> ('$.places[' || head || ']'),
+                                            head
+                                        )
+                                    end as label,
+                                    case
+                                        when head glob '*[^0-9]*' then (
+                                            select key
+                                            from json_each(taken, '$.places')
+                                            where value = head
+                                        )
+                                        else head
+                                    end as place
+                                from (
+                                    select
+                                        substr(
+                                            name, 1, instr(name || '.', '.') - 1
+                                        ) as head,
+                                        (
+                                            select parameters from litejobs_task
+                                            where litejobs_task.name = coalesce(
+                                                (
+                                                    select new_name from litejobs_rename
+                                                    where old_name
+                                                        = asked.json ->> '$.task'
+                                                ),
+                                                asked.json ->> '$.task'
+                                            )
+                                        ) as taken
+                                )
+                            )
                         )
-                    when instr(rest, '{') > 0 then substr(rest, 1, instr(rest, '{') - 1)
-                    else rest
-                end,
-                case
-                    when name is null and instr(rest, '{') > 0 then substr(
-                        rest,
-                        instr(rest, '{') + 1,
-                        instr(rest, '}') - instr(rest, '{') - 1
+                    )
+                    when rest glob '{{*' or rest glob '}}*' then substr(rest, 1, 1)
+                    when rest glob '{[0-9]}*' or rest glob '{[0-9][0-9]}*'
+                        or rest glob '{[0-9][0-9][0-9]}*'
+                        then ''
+                    when rest glob '{[^0-9.]*}*' and (
+                        select inner not glob '*[]:-@[\^`{|~ -,/-]*'
+                            and inner not glob '*.[0-9.]*' and inner not glob '*.'
+                        from (select substr(rest, 2, instr(rest, '}') - 2) as inner)
+                    )
+                        then ''
+                    when rest not glob '[{}]*' then substr(
+                        rest, 1,
+                        min(instr(rest || '{', '{'), instr(rest || '}', '}')) - 1
                     )
                 end,
                 case
+                    when name is null and rest glob '{*' and rest not glob '{{*'
+                        then substr(rest, 2, instr(rest, '}') - 2)
+                end,
+                case
                     when name is not null then rest
-                    when instr(rest, '{') > 0 then substr(rest, instr(rest, '}') + 1)
-                    else ''
+                    when rest glob '{{*' or rest glob '}}*' then substr(rest, 3)
+                    when rest glob '{*' then substr(rest, instr(rest, '}') + 1)
+                    else substr(
+                        rest, min(instr(rest || '{', '{'), instr(rest || '}', '}'))
+                    )
                 end
             from walk
-            where rest <> '' or name is not null
+            where (rest <> '' or name is not null) and done is not null
         )
-        select coalesce(nullif(substr(done, 1, 500), ''), template.text)
-        from walk
-        where rest = '' and name is null
+        select coalesce(nullif(done, ''), asked.value) from walk
+        where rest = '' and name is null and done is not null
     ) end as value
+from json_each as asked
+where asked.key = 'template';
+
+-- Key and circuit of each job: its own templates, or those of its task, filled in.
+create view litejobs__rendered_key as
+select
+    job.id as job_id,
+    case
+        when coalesce(job.concurrency_key, task.concurrency_key) glob '*[{}]*' then (
+            select substr(value, 1, 500) from litejobs__filled
+            where request = json_object(
+                'template', coalesce(job.concurrency_key, task.concurrency_key),
+                'task', job.task, 'args', json(job.args)
+            )
+        )
+        else coalesce(job.concurrency_key, task.concurrency_key)
+    end as concurrency_key,
+    case
+        when coalesce(job.circuit, task.circuit) glob '*[{}]*' then (
+            select substr(value, 1, 500) from litejobs__filled
+            where request = json_object(
+                'template', coalesce(job.circuit, task.circuit),
+                'task', job.task, 'args', json(job.args)
+            )
+        )
+        else coalesce(job.circuit, task.circuit)
+    end as circuit
 from litejobs_job as job
-cross join (
-    select name as task, 'key' as kind, concurrency_key as text from litejobs_task
-    union all
-    select name, 'circuit', circuit from litejobs_task
-) as template on template.task = job.task
-where template.text is not null;
+left join litejobs_task as task on task.name = job.task;

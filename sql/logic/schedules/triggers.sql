@@ -30,6 +30,21 @@ begin
     or new.planned_at is not null or new.clock_steps <> 0 or new.revision <> 0
     or new.edited <> 0
     or new.invalid <> 0 or new.id > 9007199254740992;
+    select raise(
+        abort,
+        'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'
+    )
+    from (
+        select new.unique_key as template
+        union all
+        select new.concurrency_key
+        union all
+        select new.circuit
+    )
+    where template glob '*[{}]*' and (
+        select value from litejobs__filled
+        where request = json_object('template', template)
+    ) is null;
     insert into litejobs__specify (base_id, said)
     select coalesce(new.spec_id, 0), new.options where new.options is not null;
 end;
@@ -77,7 +92,24 @@ end;
 create trigger litejobs_schedule_update_guard
 before update on litejobs_schedule
 when new.id <> old.id or new.name <> old.name or new.spec_id is not old.spec_id
+or new.unique_key is not old.unique_key
+or new.concurrency_key is not old.concurrency_key or new.circuit is not old.circuit
 begin
+    select raise(
+        abort,
+        'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'
+    )
+    from (
+        select new.unique_key as template
+        union all
+        select new.concurrency_key
+        union all
+        select new.circuit
+    )
+    where template glob '*[{}]*' and (
+        select value from litejobs__filled
+        where request = json_object('template', template)
+    ) is null;
     select raise(
         abort,
         'unknown_spec: there are no such options; set options, as a JSON object, instead'

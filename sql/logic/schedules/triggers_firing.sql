@@ -187,7 +187,7 @@ begin
                 ),
             253402300799999
         ),
-        schedule.unique_key, schedule.on_conflict, schedule.unique_for_ms,
+        own.text, schedule.on_conflict, schedule.unique_for_ms,
         case when schedule.overlap <> 'allow' then 'run' end,
         schedule.id, occurrence.at,
         case
@@ -197,6 +197,7 @@ begin
         case when lane.id is not null then made_by.origin end
     from litejobs_occurrence as occurrence
     cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
+    cross join litejobs__schedule_key as own on own.schedule_id = schedule.id
     cross join litejobs__schedule_origin as made_by on made_by.schedule_id = schedule.id
     left join litejobs_task as task on task.name = schedule.task
     left join litejobs_spec as spec on spec.id = schedule.spec_id
@@ -214,14 +215,10 @@ begin
         end
         and lane.circuit = coalesce(schedule.circuit, task.circuit, '')
         and coalesce(schedule.requires, task.requires) is null
-        and (
-            schedule.concurrency_key is not null or task.concurrency_key is null
-            or instr(task.concurrency_key, '{') = 0
-        )
-        and (
-            schedule.circuit is not null or task.circuit is null
-            or instr(task.circuit, '{') = 0
-        )
+        and coalesce(schedule.concurrency_key, task.concurrency_key, '')
+            not glob '*[{}]*'
+        and coalesce(schedule.circuit, task.circuit, '') not glob '*[{}]*'
+        and coalesce(own.text, '') not glob '*[{}]*'
         and (
             lane.concurrency_key = ''
             or exists (select 1 from litejobs_key where key = lane.concurrency_key)
@@ -232,7 +229,7 @@ begin
         )
         and not exists (select 1 from litejobs_rename where old_name = schedule.task)
         and not exists (
-            select 1 from litejobs__outlived where unique_key = schedule.unique_key
+            select 1 from litejobs__outlived where unique_key = own.unique_key
         )
     where occurrence.schedule_id = new.schedule_id and occurrence.at = new.at
     and occurrence.is_range = 0 and occurrence.state = 'planned'
@@ -267,27 +264,27 @@ begin
                     made.id,
                     (
                         select job.id
-                        from litejobs_schedule as schedule
+                        from litejobs__schedule_key as own
                         cross join litejobs__unfinished as job
-                            on job.unique_key = schedule.unique_key
-                        where schedule.id = new.schedule_id
+                            on job.unique_key = own.unique_key
+                        where own.schedule_id = new.schedule_id
                     ),
                     (
                         select job.id
-                        from litejobs_schedule as schedule
+                        from litejobs__schedule_key as own
                         cross join litejobs_job as job
-                            on job.unique_key = schedule.unique_key
-                        where schedule.id = new.schedule_id
+                            on job.unique_key = own.unique_key
+                        where own.schedule_id = new.schedule_id
                         and job.unique_for_ms is not null
                         and job.finished_at is not null and job.state = 'completed'
                         order by job.finished_at desc limit 1
                     ),
                     (
                         select held.job_id
-                        from litejobs_schedule as schedule
+                        from litejobs__schedule_key as own
                         cross join litejobs_unique_window as held
-                            on held.unique_key = schedule.unique_key
-                        where schedule.id = new.schedule_id
+                            on held.unique_key = own.unique_key
+                        where own.schedule_id = new.schedule_id
                     )
                 )
             from (select 1) as one

@@ -136,3 +136,31 @@ left join litejobs_occurrence as last
         where schedule_id = schedule.id and is_range = 0 and state <> 'planned'
         order by at desc limit 1
     );
+
+-- The unique key of each schedule, with the arguments filled in; `text` is that with
+-- which a job is asked for, to get it. No longer than it can be, since what is
+-- refused at an instant would hold up all others.
+create view litejobs__schedule_key as
+select
+    schedule_id,
+    unique_key,
+    replace(replace(unique_key, '{', '{{'), '}', '}}') as text
+from (
+    select
+        id as schedule_id,
+        case
+            when unique_key not glob '*[{}]*' then unique_key
+            else (
+                select substr(
+                    value, 1, case when value glob '*[{}]*' then 250 else 500 end
+                )
+                from litejobs__filled
+                where request = json_object(
+                    'template', litejobs_schedule.unique_key,
+                    'task', litejobs_schedule.task,
+                    'args', json(litejobs_schedule.args)
+                )
+            )
+        end as unique_key
+    from litejobs_schedule
+);

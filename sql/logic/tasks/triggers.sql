@@ -97,21 +97,21 @@ begin
             )
         ),
         concurrency_key = coalesce(litejobs_job.concurrency_key, (
-            select value from litejobs__rendered_key
-            where job_id = litejobs_job.id and kind = 'key'
+            select rendered.concurrency_key from litejobs__rendered_key as rendered
+            where rendered.job_id = litejobs_job.id
         )),
         circuit = coalesce(litejobs_job.circuit, (
-            select value from litejobs__rendered_key
-            where job_id = litejobs_job.id and kind = 'circuit'
+            select rendered.circuit from litejobs__rendered_key as rendered
+            where rendered.job_id = litejobs_job.id
         )),
         given = null
     from litejobs_task as task
     where litejobs_job.task = new.task and given is not null and task.name = new.task;
 end;
 
--- A template is text with {names} in it, each of an argument. Anything else would be
--- noticed only when a job is asked for, which then could not be. So would options that
--- there are not.
+-- A template is text with {names} in it, each of an argument (litejobs__filled). Any
+-- other brace would be noticed only when a job is asked for, which then could not be.
+-- So would options that there are not.
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
 when new.concurrency_key is not null or new.circuit is not null
@@ -125,32 +125,13 @@ begin
     and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort,
-        'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
+        'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'
     )
     from (select new.concurrency_key as template union all select new.circuit)
-    where template is not null and not exists (
-        with recursive walk (rest) as (
-            select template
-            union all
-            select case
-                when rest not glob '*[{}]*' then ''
-                when rest glob '*{*}*' and instr(rest, '{') < instr(rest, '}')
-                    and substr(
-                        rest, instr(rest, '{') + 1,
-                        instr(rest, '}') - instr(rest, '{') - 1
-                    ) glob '?*'
-                    and substr(
-                        rest, instr(rest, '{') + 1,
-                        instr(rest, '}') - instr(rest, '{') - 1
-                    ) not glob '*["{\]*'
-                    then substr(rest, instr(rest, '}') + 1)
-                else '}'
-            end
-            from walk
-            where rest <> '' and rest <> '}'
-        )
-        select 1 from walk where rest = ''
-    );
+    where template glob '*[{}]*' and (
+        select value from litejobs__filled
+        where request = json_object('template', template)
+    ) is null;
     insert into litejobs__specify (base_id, said, kept)
     select coalesce(new.spec_id, 0), new.options, 1 where new.options is not null;
 end;
@@ -169,32 +150,13 @@ begin
     and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort,
-        'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
+        'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'
     )
     from (select new.concurrency_key as template union all select new.circuit)
-    where template is not null and not exists (
-        with recursive walk (rest) as (
-            select template
-            union all
-            select case
-                when rest not glob '*[{}]*' then ''
-                when rest glob '*{*}*' and instr(rest, '{') < instr(rest, '}')
-                    and substr(
-                        rest, instr(rest, '{') + 1,
-                        instr(rest, '}') - instr(rest, '{') - 1
-                    ) glob '?*'
-                    and substr(
-                        rest, instr(rest, '{') + 1,
-                        instr(rest, '}') - instr(rest, '{') - 1
-                    ) not glob '*["{\]*'
-                    then substr(rest, instr(rest, '}') + 1)
-                else '}'
-            end
-            from walk
-            where rest <> '' and rest <> '}'
-        )
-        select 1 from walk where rest = ''
-    );
+    where template glob '*[{}]*' and (
+        select value from litejobs__filled
+        where request = json_object('template', template)
+    ) is null;
 end;
 
 -- A task goes by another name: its waiting jobs do, too, and those that are still asked
