@@ -26,6 +26,7 @@
     ├── ForkedProcess         this object belongs to the parent process
     ├── DatabaseBusy          another connection kept the write lock too long
     ├── DatabaseFull          disk full or an I/O error; nothing was written
+    │   └── DiskFailed          the disk fails, and is not full
     ├── OutcomeUnknown        COMMIT failed: it may or may not have been stored
     └── FileRefused           the file cannot be used; it was not changed
         ├── NotADatabase, CorruptDatabase, ReadOnlyDatabase
@@ -242,6 +243,10 @@ class DatabaseFull(LiteJobsError):
     """The disk is full or failed; the transaction was rolled back."""
 
 
+class DiskFailed(DatabaseFull):
+    """The disk fails, and is not full: the file could not be read."""
+
+
 class OutcomeUnknown(LiteJobsError):
     """COMMIT reported an error: the change may or may not have been stored.
 
@@ -399,6 +404,13 @@ def _words(name: str) -> str:
     return name.removeprefix("litejobs_").replace("_", " ").strip()
 
 
+# Errors of the disk that no lack of room has brought about.
+_OF_READING = {
+    getattr(apsw, f"SQLITE_IOERR_{name}")
+    for name in ("READ", "SHORT_READ", "CORRUPTFS", "DATA", "FSTAT", "SEEK", "MMAP")
+}
+
+
 def translated(error: apsw.Error) -> Exception:
     """Return what an SQLite error means to a caller; others come back unchanged."""
     text = str(error)
@@ -435,10 +447,7 @@ def translated(error: apsw.Error) -> Exception:
             "folder"
         )
     if isinstance(error, (apsw.FullError, apsw.IOError)):
-        return DatabaseFull(
-            f"the disk of the jobs file is full or failing ({text}); nothing was "
-            "stored: make room and try again"
-        )
+        return _of_disk(error, text)
     if isinstance(error, apsw.ReadOnlyError):
         return ReadOnlyDatabase(
             f"the jobs file cannot be written through this connection ({text}); write "
@@ -448,3 +457,15 @@ def translated(error: apsw.Error) -> Exception:
         detail = one_line(text)
         return CorruptDatabase(f"the jobs file is damaged ({detail}); restore a backup")
     return error
+
+
+def _of_disk(error: apsw.Error, text: str) -> DatabaseFull:
+    if getattr(error, "extendedresult", None) in _OF_READING:
+        return DiskFailed(
+            f"the disk of the jobs file fails: it could not be read ({text}); try "
+            "again, and if that goes on, see the system's log and restore a backup"
+        )
+    return DatabaseFull(
+        f"the disk of the jobs file is full or failing ({text}); nothing was "
+        "stored: make room and try again"
+    )

@@ -18,7 +18,7 @@ from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
 from litejobs._storage.statements import queries
 from litejobs._values.states import ENDED
-from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
+from litejobs.errors import ConfigurationError, DatabaseFull, DiskFailed, LiteJobsError
 
 if TYPE_CHECKING:
     import apsw
@@ -138,6 +138,8 @@ def _steps_in_room(database: Database, meant: dict[str, Any]) -> Iterator[int]:
             for deleted in _steps(database, meant):
                 done += deleted
                 yield deleted
+        except DiskFailed:
+            raise
         except DatabaseFull:
             # What was deleted gives no room before the log is copied; and what could
             # not be stored has left some, which is found once.

@@ -13,7 +13,7 @@ from litejobs._process.log import LONGEST
 from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
 from litejobs._storage.runner_lock import runner_or_successor, runner_process
-from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
+from litejobs._storage.vital_signs import CAUSES, HELD, causes_shown, is_suspended
 from litejobs._values.text import escaped
 from litejobs.errors import FileRefused, LiteJobsError, RunnerActive
 
@@ -109,13 +109,16 @@ def _of_other_process(store: Store, *, is_waiting: bool) -> list[Cause]:
         return [_missing(store)]
     who = f"process {process}" if process else "a process"
     found = []
-    if is_suspended(process):
+    suspended = is_suspended(process)
+    if suspended:
         sentence = f"{who} is to run the jobs of {path}, and is suspended"
         remedy = f"kill -CONT {process}"
         found.append(
             Cause("runner_suspended", "problem", "the runner", sentence, remedy)
         )
     for code in causes_shown(path):
+        if suspended and code == HELD:
+            continue
         sentence = f"{who}, which is to run the jobs, does not get on: {CAUSES[code]}"
         found.append(Cause(code, "problem", "the runner", sentence, _LOG))
     return found

@@ -28,7 +28,7 @@ from litejobs._runner.vital_watch import VitalWatch
 from litejobs._storage.runner_lock import runner_lives
 from litejobs._tasks import outcome as outcomes
 from litejobs._values.text import sentence
-from litejobs.errors import DatabaseBusy, DatabaseFull, LiteJobsError
+from litejobs.errors import DatabaseBusy, DatabaseFull, DiskFailed, LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._definitions.policy import Duration
@@ -86,6 +86,7 @@ class Runner(Turns):
         self._ended_wake = WakeUp()
         self._logged_at = -REMIND_AFTER
         self._lacks_file = False  # the last problem is that others keep it
+        self._disk_fails = False  # or that it cannot be read
         self._has_begun = threading.Event()
         self.was_killed = False
         """Whether a test has ended it as if its process had been killed."""
@@ -365,13 +366,17 @@ class Runner(Turns):
             "threads_stuck": bool(self._signals.blocked()),
             "tasks_wait": bool(self._parents.stuck),
             "threads_missing": self._pool.problem is not None,
+            "disk_full": self._database.is_disk_full,
             "log_pinned": self._database.is_log_pinned,
             "file_unsafe": self._database.is_name_unsafe,
         }
         if self._problem is not None:
-            busy, full = self._lacks_file, self._lacks_room
-            kind = "file_busy" if busy else "disk_full" if full else "loop_fails"
-            wrong[kind] = True
+            known = {
+                "file_busy": self._lacks_file,
+                "disk_full": self._lacks_room,
+                "disk_fails": self._disk_fails,
+            }
+            wrong[next((each for each in known if known[each]), "loop_fails")] = True
         return frozenset(code for code, is_so in wrong.items() if is_so)
 
     def _problems(self) -> list[str]:
@@ -600,7 +605,7 @@ class Runner(Turns):
         """A cycle; after one that failed there is a pause, longer each time."""
         with self._supervised() as failed:
             self._cycle()
-        if not failed or self._makes_room_after(failed[0]):
+        if not failed or self._makes_room():
             self._pause_s = TIMES.first_pause
         elif isinstance(failed[0], DatabaseBusy):
             # Its timeout was waiting enough.
@@ -629,7 +634,8 @@ class Runner(Turns):
             # Whoever is waited for is in another line by now.
             lacked, self._lacks_file = self._lacks_file, isinstance(error, DatabaseBusy)
             is_same = problem == self._problem or (lacked and self._lacks_file)
-            self._lacks_room = isinstance(error, DatabaseFull)
+            self._disk_fails = isinstance(error, DiskFailed)
+            self._lacks_room = isinstance(error, DatabaseFull) and not self._disk_fails
             if not is_same or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
                 if self._lacks_file:
@@ -646,14 +652,16 @@ class Runner(Turns):
             if self._problem is not None:
                 log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
-                self._lacks_file = self._lacks_room = False
+                self._lacks_file = self._lacks_room = self._disk_fails = False
         finally:
             self._turn_began_at = 0.0
 
-    def _makes_room_after(self, error: BaseException) -> bool:
+    def _makes_room(self) -> bool:
         """Whether the disk was full, and what has begun to end has room now."""
+        if not self._lacks_room:
+            return False
         with contextlib.suppress(LiteJobsError):
-            return isinstance(error, DatabaseFull) and self._database.spend_reserve()
+            return self._database.spend_reserve()
         return False
 
     # Stopping ---------------------------------------------------------------------
@@ -687,7 +695,7 @@ class Runner(Turns):
             if self._since_stop() > self._grace + TIMES.last_patience and errors:
                 log.error("the last transaction of the runner failed: %s", errors[0])
                 self._has_ended = True
-            elif errors and not self._makes_room_after(errors[0]):
+            elif errors and not self._makes_room():
                 RealTime.sleep(TIMES.poll)
 
     def _wind_down_cycle(self) -> None:

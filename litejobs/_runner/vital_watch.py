@@ -7,12 +7,16 @@ import threading
 from collections.abc import Callable, Collection
 
 from litejobs._process import log
+from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.vital_signs import VitalSigns
 
 
 class VitalWatch:
-    """It looks every second, since a loop that is held up cannot say so itself."""
+    """It looks every second, since a loop that is held up cannot say so itself.
+
+    That it looks is shown, too: where a library keeps the interpreter, it cannot.
+    """
 
     def __init__(
         self, database: str | os.PathLike[str], look: Callable[[], Collection[str]]
@@ -38,7 +42,16 @@ class VitalWatch:
         self._signs.close()
 
     def _work(self) -> None:
+        looked_at = RealTime.monotonic()
         while True:
+            before, looked_at = looked_at, RealTime.monotonic()
+            if looked_at - before > TIMES.late + TIMES.sign_pause:
+                log.warning(
+                    "for %.0f s this process has run no Python: a library has kept the "
+                    "interpreter to itself, or the machine was overloaded, or the "
+                    "process was suspended; no job was begun or ended meanwhile",
+                    looked_at - before,
+                )
             try:
                 self._signs.show(self._look())
                 self._failed = False

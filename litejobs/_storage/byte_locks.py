@@ -19,6 +19,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from litejobs._storage.files import create_private
 from litejobs._values.descriptors import too_many_open
@@ -108,13 +109,19 @@ class LockFile:
         with _changing:
             if byte in self._taken:
                 return os.getpid()
-            found = _told_holder(self._descriptor, byte)
+            found = _told(self._descriptor, byte)
             if found is not None:
-                return found if found >= 0 else None
+                return found.process
             if not self._lock(byte):
                 return 0
             self._unlock(byte)
             return None
+
+    def first_held(self, byte: int, length: int) -> int | None:
+        """The first of so many bytes that another process has; None if not known."""
+        with _changing:
+            found = _told(self._descriptor, byte, length)
+            return None if found is None or found.process is None else found.byte
 
     def is_in_place(self) -> bool:
         """Whether it is open, and is the file that others find under its name."""
@@ -264,8 +271,15 @@ def _only_asked(path: str | os.PathLike[str]) -> LockFile:
     return LockFile(path, descriptor, _key(status), only_asks=True)
 
 
-def _told_holder(descriptor: int, byte: int) -> int | None:
-    """Whom the system names: -1 for nobody, None where it cannot be asked."""
+class _Lock(NamedTuple):
+    """Where a lock begins, and who has it: 0 if that is not known, None if nobody."""
+
+    byte: int
+    process: int | None
+
+
+def _told(descriptor: int, byte: int, length: int = 1) -> _Lock | None:
+    """What the system says of a lock on these bytes; None where it cannot be asked."""
     layout = next((v for k, v in _FLOCK.items() if sys.platform.startswith(k)), None)
     if layout is None:
         return None
@@ -274,14 +288,15 @@ def _told_holder(descriptor: int, byte: int) -> int | None:
     form, kind, process = layout
     values = [0] * len(form)
     values[kind] = fcntl.F_WRLCK
-    start, length = (i for i, letter in enumerate(form) if letter == "q")
-    values[start], values[length] = byte, 1
+    first, many = (i for i, letter in enumerate(form) if letter == "q")
+    values[first], values[many] = byte, length
     try:
         told = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(form, *values))
     except OSError:
         return None
     found = struct.unpack(form, told[: struct.calcsize(form)])
-    return -1 if found[kind] == fcntl.F_UNLCK else max(0, found[process])
+    is_free = found[kind] == fcntl.F_UNLCK
+    return _Lock(found[first], None if is_free else max(0, found[process]))
 
 
 def _key(status: os.stat_result) -> Key:

@@ -39,6 +39,10 @@ DISK_FULL = (
     "the disk of %s is full: what runs is settled, but nothing is begun and no new job "
     "is taken until there is room; delete what is not needed, or litejobs purge"
 )
+NO_ROOM_LEFT = (
+    "the disk of %s has no room left, and new jobs are refused once the file has to "
+    "grow; delete what is not needed, or litejobs purge"
+)
 CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 

@@ -12,12 +12,12 @@ from litejobs._process import clock, log
 from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
 from litejobs._storage import files, process_guard, readers, statements, wal
-from litejobs._storage.connections import DISK_FULL
+from litejobs._storage.connections import DISK_FULL, NO_ROOM_LEFT
 from litejobs._storage.files import MEMORY, size_of
 from litejobs._storage.reading import Reading
 from litejobs._storage.refusals import translating
 from litejobs._storage.reserve import FIRST, LAST
-from litejobs.errors import DatabaseBusy, DatabaseFull
+from litejobs.errors import DatabaseBusy, DatabaseFull, DiskFailed
 
 _LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
 
@@ -146,7 +146,11 @@ class HouseKeeping(Reading):
         if self._reserve.obstacle not in {None, known}:
             log.warning("%s", self._reserve.obstacle)
         if not self.look("is_disk_full")[0][0]:
-            self._room_problem = None
+            # Nothing was refused yet, and that is told before anything is.
+            full = NO_ROOM_LEFT % self.path if self._reserve.has_no_room() else None
+            if full != self._room_problem:
+                log.warning("%s", full or f"the disk of {self.path} has room again")
+            self._room_problem = full
         elif is_kept:
             with self.transaction(TIMES.turn_patience) as connection:
                 connection.execute(statements.query("say_disk_is_full"), (0,))
@@ -225,8 +229,8 @@ class HouseKeeping(Reading):
         """
         try:
             return work()
-        except DatabaseFull:
-            if self.in_transaction():
+        except DatabaseFull as error:
+            if self.in_transaction() or isinstance(error, DiskFailed):
                 raise
             # It may also have left room that it could not use.
             self.spend_reserve()

@@ -72,6 +72,18 @@ class Reserve:
         """Whether there is it, and so little room besides that it might be needed."""
         return bool(self.size()) and self._free() < BESIDES
 
+    def has_no_room(self) -> bool:
+        """Whether the disk is known to have next to none, for this user."""
+        if not hasattr(os, "statvfs"):
+            return False  # a failed write tells it
+        try:
+            found = os.statvfs(self._folder or ".")
+        except OSError:
+            return False
+        # The last blocks are for the superuser alone.
+        free = found.f_bavail if os.geteuid() else found.f_bfree
+        return bool(found.f_blocks) and free * found.f_frsize < BESIDES
+
     def fill(self) -> bool:
         """Whether there is room on the disk: it is kept, or made if it can be."""
         lacking = self.wanted - self.size()

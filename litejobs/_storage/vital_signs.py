@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Collection
 
+from litejobs._process.clock import RealTime
+from litejobs._process.timing import TIMES
 from litejobs._storage import byte_locks
 from litejobs._storage.files import MEMORY, sidecars
 
@@ -19,18 +21,27 @@ CAUSES = {
     "loop_fails": "its loop fails, and tries again",
     "file_busy": "it waits for the jobs file, which something else keeps to itself",
     "disk_full": "the disk is full or fails, and it waits for room",
+    "disk_fails": "the disk fails: the file cannot be read, and it tries again",
     "log_pinned": "an open read keeps the write-ahead log from being cut",
     "file_unsafe": "the file has several names, or the wrong one",
     "threads_stuck": "too many threads do not come back after their time limits",
     "tasks_wait": "its tasks wait for jobs that cannot begin before they end",
     "threads_missing": "threads to run jobs cannot be started",
     "not_stopping": "it does not stop, since its last transaction is not done",
+    "interpreter_held": "for seconds it has run no Python: a library keeps the "
+    "interpreter to itself, or the machine is overloaded",
 }
 """What may be wrong, by code, in words that go on after "process 4711 …, but"."""
 
 # Far above the numbers of standbys, each of which has a byte, too.
 _FIRST = 2**62
 _BYTES = {code: _FIRST + place for place, code in enumerate(CAUSES)}
+
+# A process that runs Python moves a lock on, to the byte of each second of the steady
+# clock, which the processes of a system have in common.
+_BEATS = 2**61
+_MOST_BEATS = 2**40
+HELD = "interpreter_held"
 
 
 class VitalSigns:
@@ -42,9 +53,10 @@ class VitalSigns:
         self._path = None if memory else sidecars(database).runner
         self._file: byte_locks.LockFile | None = None
         self._shown: frozenset[str] = frozenset()
+        self._beat = 0
 
     def show(self, causes: Collection[str]) -> None:
-        """Show these causes, and no others.
+        """Show these causes, and no others, and that this process runs Python.
 
         To be said again and again: locks may be lost as `RunnerLock.confirm` says.
 
@@ -52,12 +64,18 @@ class VitalSigns:
             FileRefused: The lock file cannot be opened or locked.
         """
         wanted = frozenset(causes)
-        if self._path is None or not (wanted or self._shown):
+        if self._path is None:
             return
         with byte_locks.using(self._path) as file:
             assert file is not None
-            self._hide(self._shown - wanted if file is self._file else self._shown)
+            if file is not self._file:
+                self._hide(self._shown)
             self._file = file
+            self._hide(self._shown - wanted)
+            before, self._beat = self._beat, _BEATS + int(RealTime.monotonic())
+            file.retake(self._beat, self) or file.take(self._beat, self)
+            if before != self._beat:
+                file.give_back(before, self)
             for code in wanted:
                 byte = _BYTES[code]
                 if file.retake(byte, self) or file.take(byte, self):
@@ -72,6 +90,8 @@ class VitalSigns:
 
     def close(self) -> None:
         """Show nothing any more."""
+        if self._file is not None:
+            self._file.give_back(self._beat, self)
         self._hide(self._shown)
         self._file = None
 
@@ -86,7 +106,18 @@ def causes_shown(database: str | os.PathLike[str]) -> list[str]:
     with byte_locks.using(f"{os.fspath(database)}.runner", make=False) as file:
         if file is None:
             return []
-        return [code for code in CAUSES if file.holder(_BYTES[code]) is not None]
+        found = [code for code in CAUSES if file.holder(_BYTES[code]) is not None]
+        return [HELD, *found] if _is_held(file) else found
+
+
+def _is_held(file: byte_locks.LockFile) -> bool:
+    """Whether it has moved no lock on for long; one that is late is given time."""
+    last = file.first_held(_BEATS, _MOST_BEATS)
+    if last is None or RealTime.monotonic() - (last - _BEATS) < TIMES.late:
+        return False
+    # The whole machine may have slept.
+    RealTime.sleep(TIMES.sign_pause * 1.5)
+    return file.first_held(_BEATS, _MOST_BEATS) == last
 
 
 def is_suspended(process: int) -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ import pytest
 
 from litejobs import LiteJobs
 from litejobs._storage import byte_locks, vital_signs
+from litejobs._storage.reserve import Reserve
 from litejobs._storage.runner_lock import RunnerLock
 from litejobs.cli import main
+from litejobs.errors import translated
 from litejobs.testing import hold_clock, release_clock
 from tests.cli.calls import runner as command_line
 from tests.programs import Program
@@ -167,6 +170,38 @@ def _disk_is_full(jobs: LiteJobs, gate: Gate, **_: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _no_room_is_left(
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Nothing was written since, and nothing refused."""
+    gate.go.set()
+    with monkeypatch.context() as patched:
+        patched.setattr(Reserve, "has_no_room", lambda self: True)
+        yield
+
+
+@contextlib.contextmanager
+def _file_cannot_be_read(
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    assert jobs._service.runner is not None
+    loop = jobs._service.runner._loop
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise translated(apsw.exception_for(apsw.SQLITE_IOERR_READ))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "look", fails)
+        gate.go.set()
+        yield
+    # The room that is kept for a full disk was not spent, and jobs are not refused.
+    reserve = jobs._store.database._reserve
+    assert reserve.size() == reserve.wanted
+    with jobs.reader() as db:
+        assert db.execute("select disk_full_at from litejobs_space").get is None
+
+
+@contextlib.contextmanager
 def _read_stays_open(jobs: LiteJobs, gate: Gate, **_: Any) -> Iterator[None]:
     with read_elsewhere(jobs.path):
         grow(jobs)
@@ -206,11 +241,16 @@ def _loop_meets_a_bug(
         ("file_busy", _transaction_is_long, {"turn_patience": 0.02}),
         ("file_busy", _other_client_writes, {}),
         ("disk_full", _disk_is_full, {}),
+        ("disk_full", _no_room_is_left, {}),
+        ("disk_fails", _file_cannot_be_read, {}),
         ("log_pinned", _read_stays_open, {}),
         ("file_unsafe", _file_has_two_names, {}),
         ("loop_fails", _loop_meets_a_bug, {}),
     ],
-    ids=["held_up", "own_transaction", "others", "full", "log", "names", "bug"],
+    ids=[
+        *("held_up", "own_transaction", "others", "full", "no_room", "fails"),
+        *("log", "names", "bug"),
+    ],
 )
 def test_cause_is_seen_until_its_end(
     file_jobs: LiteJobs,
@@ -323,6 +363,81 @@ def test_process_that_is_suspended_is_seen_until_it_goes_on(
         eventually(lambda: observer.sees("runner_suspended"))
         os.kill(process.pid, signal.SIGCONT)
         eventually(observer.sees_nothing)
+
+
+HELD = """
+    import ctypes, logging, sys
+    from litejobs import LiteJobs
+
+    logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
+    jobs = LiteJobs(sys.argv[1])
+    with jobs.running():
+        print("runs", flush=True)
+        # It keeps the interpreter, until a byte comes.
+        ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="by a function of the C library")
+def test_interpreter_that_a_library_keeps_is_seen_until_it_comes_back(
+    file_jobs: LiteJobs, times: Times
+) -> None:
+    path = file_jobs.open().path
+    with Program(
+        [sys.executable, "-c", _dedented(HELD), path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "runs\n"
+            times(late=2.0, probe_pause=0.02)
+            eventually(lambda: codes(file_jobs) == ["interpreter_held"])
+            # The process itself says nothing of less than nine seconds.
+            times(late=10.5)
+            eventually(lambda: codes(file_jobs) == ["interpreter_held"])
+            process.stdin.write("x")
+            process.stdin.flush()
+            eventually(lambda: codes(file_jobs) == [])
+            said, _ = process.communicate("", timeout=LONG)
+            assert "this process has run no Python" in said
+        finally:
+            process.kill()
+
+
+def test_room_is_lacking_only_where_the_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = Reserve(str(tmp_path / "jobs.db"))
+    told = os.statvfs(tmp_path)
+    assert not reserve.has_no_room()
+
+    def says(**values: int) -> None:
+        names = ("f_blocks", "f_bavail", "f_bfree", "f_frsize")
+        found = {name: getattr(told, name) for name in names} | values
+        monkeypatch.setattr(os, "statvfs", lambda _: types.SimpleNamespace(**found))
+
+    says(f_bavail=3, f_bfree=3, f_frsize=4096)
+    assert reserve.has_no_room()
+    # What is for the superuser alone is room for that one.
+    says(f_bavail=3, f_bfree=1000, f_frsize=4096)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert reserve.has_no_room()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert not reserve.has_no_room()
+    # Some file systems do not say it.
+    says(f_blocks=0, f_bavail=0, f_bfree=0)
+    assert not reserve.has_no_room()
+
+    def fails(_: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr(os, "statvfs", fails)
+    assert not reserve.has_no_room()
 
 
 def test_runner_that_is_gone_is_seen_until_there_is_another(
@@ -572,7 +687,8 @@ def test_a_file_that_is_not_there_is_not_made_to_ask_how_it_does(
 
 def _only(cause: Cause, **given: Any) -> dict[str, Any]:
     """What this cause asks for."""
-    return given if cause is _loop_meets_a_bug else {}
+    asking = (_loop_meets_a_bug, _no_room_is_left, _file_cannot_be_read)
+    return given if cause in asking else {}
 
 
 def _dedented(program: str) -> str:

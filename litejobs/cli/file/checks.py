@@ -31,7 +31,7 @@ from litejobs._storage.refusals import (
     unknown_format_sentence,
 )
 from litejobs._storage.runner_lock import living_standbys, runner_lives
-from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
+from litejobs._storage.vital_signs import CAUSES, HELD, causes_shown, is_suspended
 from litejobs._values.text import one_line
 from litejobs.cli import printing
 from litejobs.cli.file.reader import no_room
@@ -528,10 +528,13 @@ def _runs(reader: UncheckedReader, *, held: bool) -> Iterator[Check]:
 def _vital_signs(real: str, runner: int, process: int) -> Iterator[Check]:
     """What the process of the runner shows, and how the system has it."""
     name = f"runner {runner}"
-    if is_suspended(process):
+    suspended = is_suspended(process)
+    if suspended:
         sentence = f"process {process} is suspended, and runs nothing"
         yield Check("runner", "problem", sentence, f"kill -CONT {process}", name)
     for code in causes_shown(real):
+        if suspended and code == HELD:
+            continue
         sentence = f"{name} does not get on: {CAUSES[code]}"
         remedy = "its log, and jobs.health() in its program, say more"
         yield Check(code, "problem", sentence, remedy, name)
