@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -18,6 +19,7 @@ from typing import IO
 import apsw
 import pytest
 
+from litejobs import LiteJobs
 from litejobs._storage import files
 from litejobs._storage.reserve import Reserve
 from litejobs.errors import FileRefused, NetworkFileSystem, ReadOnlyDatabase
@@ -358,3 +360,14 @@ def test_system_without_proc_does_not_say_the_type(
 
     monkeypatch.setattr(files, "open", refuse, raising=False)
     assert files.filesystem_type(tmp_path) == ""
+
+
+def test_who_follows_the_hint_of_a_name_like_a_uri_has_the_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileRefused) as caught:
+        LiteJobs("file:jobs.db").open()
+    [hint] = re.findall(r"write '([^']+)' if", str(caught.value))
+    with LiteJobs(hint):
+        assert (tmp_path / "file:jobs.db").exists()

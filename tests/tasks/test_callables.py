@@ -9,6 +9,7 @@ import json
 import logging
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from litejobs import LiteJobs, cron, every
 from litejobs._definitions.arguments import Binder, parted
 from litejobs._definitions.callables import signatures_of
-from litejobs.errors import ArgumentError, ConfigurationError
+from litejobs.errors import ArgumentError, ConfigurationError, JobDeadLettered
 from tests.sql.test_arguments import drawn
 
 Function = Callable[..., Any]
@@ -428,6 +429,30 @@ def test_a_step_is_called_as_its_decorator_takes_it(
 
 async def later_of_prev(prev: list[Any]) -> list[Any]:
     return [*prev, "later"]
+
+
+def test_a_decorated_coroutine_runs_in_the_loop_of_the_application(
+    tmp_path: Path,
+) -> None:
+    """It gives a coroutine, which its thread waits for, and a time limit cancels."""
+    loops: list[Any] = []
+
+    async def where(seconds: float) -> str:
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(seconds)
+        return "done"
+
+    async def main(jobs: LiteJobs) -> None:
+        task = jobs.task(name="where", max_attempts=1)(passing(where))
+        async with jobs.arunning(threads=1):
+            assert await task.enqueue(0) == "done"
+            late = task.using(timeout="50ms").enqueue(3600)
+            with pytest.raises(JobDeadLettered, match="TaskTimeout"):
+                await late
+        assert set(loops) == {asyncio.get_running_loop()}
+
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        asyncio.run(main(jobs))
 
 
 # --- What can never work ---------------------------------------------------------
