@@ -83,11 +83,9 @@ class Binder:
         self._named = [each.name for each in parameters if each.kind in by_name]
         self._takes_more = _Parameter.VAR_POSITIONAL in kinds
         self._takes_any = _Parameter.VAR_KEYWORD in kinds
-        self._shadowed = (
-            {each.name for each in parameters if each.kind is each.POSITIONAL_ONLY}
-            if self._takes_any
-            else set()
-        )
+        self._by_place_alone = {
+            each.name for each in parameters if each.kind is each.POSITIONAL_ONLY
+        }
         self._find_prev()
         self._required = [
             each.name
@@ -232,12 +230,14 @@ class Binder:
         if without_prev:
             # It is filled when the job runs, so here it counts as given.
             kwargs = {**kwargs, "prev": None}
-        # One by place alone may be among `**kwargs`, too: `bind` refuses that where it
-        # has a default.
-        shadowed = {each: kwargs[each] for each in self._shadowed & kwargs.keys()}
+        # What is given by place alone may have its name among `**kwargs`, too; `bind`
+        # refuses some of these, and takes some others that do not fit.
+        shadowed = {each: kwargs[each] for each in self._by_place_alone & kwargs.keys()}
         if shadowed:
             kwargs = {key: kwargs[key] for key in kwargs if key not in shadowed}
         try:
+            if shadowed and not self._takes_any:
+                raise TypeError(f"{', '.join(sorted(shadowed))} can be given by place alone")
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(
