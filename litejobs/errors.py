@@ -373,11 +373,11 @@ def _broken_rule(text: str) -> ConstraintViolated | None:
     Rules are named for what they keep: litejobs_job_args_are_json.
     """
     if (misfit := re.search(_MISFIT, text)) is not None:
-        kind, of, what = misfit[1], _words(misfit[2]), _words(misfit[3])
+        kind, of, what = misfit[1], _words(misfit[2]), misfit[3]
         kinds = {"INTEGER": "a whole number", "REAL": "a number", "TEXT": "a text"}
         allowed = kinds.get(kind, "another value")
         return ConstraintViolated(
-            f"the {what} of a {of} is of the wrong type; give {allowed}"
+            f"{what} of a {of} is of the wrong type; give {allowed}"
         )
     found = re.search(_RULE, text)
     if found is None or (found["name"] is None and found["kind"] != "FOREIGN KEY"):
@@ -387,7 +387,7 @@ def _broken_rule(text: str) -> ConstraintViolated | None:
             "a value names what is not in the file; give one that is there"
         )
     of, _, rule = found["name"].removeprefix("litejobs_").partition("_")
-    columns = _words(", ".join(re.findall(r"\.(\w+)", found["columns"])))
+    columns = ", ".join(re.findall(r"\.(\w+)", found["columns"]))
     table = _words(found["name"])
     if found["kind"] == "NOT NULL":
         return ConstraintViolated(f"a {table} has to have its {columns}; give it")
@@ -395,7 +395,7 @@ def _broken_rule(text: str) -> ConstraintViolated | None:
         return ConstraintViolated(
             f"there is a {table} with this {columns} already; give another"
         )
-    kept = _words(rule)
+    kept = re.sub(r" (length|size)$", r" of an allowed \1", _words(rule))
     refused = f"the file refused a value of a {of}, where this has to be so: {kept}"
     return ConstraintViolated(f"{refused}; give another value", found["name"])
 

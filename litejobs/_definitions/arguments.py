@@ -237,7 +237,9 @@ class Binder:
             kwargs = {key: kwargs[key] for key in kwargs if key not in shadowed}
         try:
             if shadowed and not self._takes_any:
-                raise TypeError(f"{', '.join(sorted(shadowed))} can be given by place alone")
+                raise TypeError(
+                    f"{', '.join(sorted(shadowed))} can be given by place alone"
+                )
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(

@@ -280,7 +280,7 @@ def test_lock_held_by_another_process_is_reported(tmp_path: Path, times: Times) 
 
 def test_failed_statement_leaves_nothing_of_its_transaction(jobs: LiteJobs) -> None:
     jobs.open()
-    with pytest.raises(ConstraintViolated, match="litejobs_job_args_are_json"):
+    with pytest.raises(ConstraintViolated, match="has to be so: args are json"):
         with jobs.transaction() as db:
             jobs.enqueue("a")
             db.execute("insert into litejobs_job (task, args) values ('b', '7')")
@@ -391,7 +391,7 @@ def test_interrupted_enqueue_leaves_nothing(
 def test_refused_row_leaves_nothing(tmp_path: Path) -> None:
     jobs = LiteJobs(tmp_path / "jobs.db").open()
     database = jobs._store.database
-    with pytest.raises(ConstraintViolated, match="litejobs_job_args_are_json"):
+    with pytest.raises(ConstraintViolated, match="has to be so: args are json"):
         database.write("enqueue_job", ("note", "7", *[None] * len(order())))
     assert not database._writer.in_transaction
     jobs.enqueue("note")
