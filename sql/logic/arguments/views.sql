@@ -50,7 +50,8 @@ select
                     else ' is not taken'
                 end
                 from json_each(names) as given
-                where case
+                where given.key <> '*'
+                and case
                     when given.key in (
                         select value from json_each(signature, '$.named')
                     ) then given.key in (
@@ -74,7 +75,7 @@ from (
         end as places,
         case
             when json_type(job.args) = 'array' then '{}'
-            else json_remove(job.args, '$."*"')
+            else job.args
         end as names,
         task.signature,
         coalesce(
