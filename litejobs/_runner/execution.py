@@ -99,7 +99,12 @@ class Execution:
             LiteJobsError: That would never end.
         """
         context = attempt_of_caller.get(None)
-        if context is None or context.owner.database() is not self._store.if_open:
+        if (
+            context is None
+            # Nobody runs it: a test stands in for that.
+            or (context.on_wait is None and context.no_wait is None)
+            or context.owner.database() is not self._store.if_open
+        ):
             return contextlib.nullcontext()
         return context.waiting_for(job_id)
 

@@ -18,6 +18,7 @@ from litejobs.errors import (
     ResultTimeout,
 )
 from litejobs.executors import Handle, Processes, TaskExecutor, Work
+from litejobs.testing import perform, running_as
 from tests.executors import process_tasks
 from tests.waiting import Times, eventually
 
@@ -490,8 +491,6 @@ def test_a_task_cannot_wait_for_its_own_job(file_jobs: LiteJobs) -> None:
 def test_where_one_job_runs_after_the_other_none_waits_for_another(
     file_jobs: LiteJobs, way: str
 ) -> None:
-    from litejobs.testing import perform
-
     jobs = file_jobs
     child = jobs.task(name="child")(lambda: 1)
 
@@ -588,6 +587,12 @@ def test_who_waits_with_a_stop_gets_what_runs_already(file_jobs: LiteJobs) -> No
         go.set()
     assert job.state == "completed"
     assert job.result(0) == 1
+
+
+def test_who_stands_in_for_a_task_waits_as_any_caller(file_jobs: LiteJobs) -> None:
+    child = file_jobs.task(name="child")(lambda: 1)
+    with file_jobs.running(), running_as(job_id=7):
+        assert child.enqueue().result(LONG) == 1
 
 
 def test_lend_is_a_number_of_threads(file_jobs: LiteJobs) -> None:
