@@ -519,6 +519,7 @@ class Loop:
             "ran_ms": int((told_at - self._told_at) * 1000),
             "process": f"{process_token()} {self.runner}",
             "is_held": self._database.clock_is_held,
+            "read_ms": int(told_at * 1000),
         }
 
     def waited_for(

@@ -243,12 +243,15 @@ values (
 
 -- name: retain
 -- Some of what was kept long enough goes.
-insert into litejobs__retain (most, ran_ms, process, is_held, bytes, free_bytes)
+insert into litejobs__retain (
+    most, ran_ms, process, is_held, read_ms, bytes, free_bytes
+)
 values (
     :most,
     :ran_ms,
     :process,
     :is_held,
+    :read_ms,
     case
         when exists (select 1 from litejobs__size_limit)
             then (select page_count from pragma_page_count)
@@ -262,8 +265,8 @@ values (
 );
 
 -- name: watch_clock
-insert into litejobs__watch_clock (ran_ms, process, is_held)
-values (:ran_ms, :process, :is_held);
+insert into litejobs__watch_clock (ran_ms, process, is_held, read_ms)
+values (:ran_ms, :process, :is_held, :read_ms);
 
 -- name: claim
 insert into litejobs_claim (runner, slots) values (:runner, :slots);

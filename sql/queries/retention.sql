@@ -63,6 +63,10 @@ select
         ''
     ) as told;
 
+-- name: watched_clock
+-- Does nothing go by its age yet, and for how many hours not? One row, or none.
+select hours_left from litejobs__watched_clock;
+
 -- name: tell_retention
 -- One row if nobody has been told so far.
 update litejobs_retaining set is_told = 1 where not is_told returning id;

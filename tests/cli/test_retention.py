@@ -159,3 +159,12 @@ def test_an_age_without_a_unit_is_asked_about(db: Cli) -> None:
     failed = db("retention", "set", "completed", "3")
     assert failed.exit_code == 2
     assert "3 what? write 3d or 3s" in failed.stderr
+
+
+def test_it_says_for_how_long_nothing_goes_by_its_age(db: Cli, path: Path) -> None:
+    said = "steady for 24 more hours of running time"
+    assert said in db("retention").stderr
+    assert said in db("retention", "set", "completed", "3d").stderr
+    with LiteJobs(path) as jobs, jobs.transaction() as connection:
+        connection.execute("update litejobs_clock_watch set steady_ms = 86400000")
+    assert db("retention").stderr == ""

@@ -588,11 +588,14 @@ def test_smaller_ones_are_let_be(sure: Sql, drift: int) -> None:
     assert ids(sure) == []
 
 
-def watch(db: Sql, process: str, ran: int | None) -> tuple[int, int | None]:
+def watch(
+    db: Sql, process: str, ran: int | None, read: int | None = None
+) -> tuple[int, int | None]:
     """A process says how long it has run: what that comes to."""
     db.execute(
-        "insert into litejobs__watch_clock (ran_ms, process, is_held) values (?, ?, 0)",
-        (ran, process),
+        "insert into litejobs__watch_clock (ran_ms, process, is_held, read_ms) "
+        "values (?, ?, 0, ?)",
+        (ran, process, read),
     )
     return db.execute("select steady_ms, step_ms from litejobs_clock_watch")[0]  # type: ignore[return-value]
 
@@ -605,18 +608,64 @@ def test_between_two_processes_a_short_gap_is_a_restart(file: Sql) -> None:
     assert watch(file, "third", 10 * MINUTE) == (2 * HOUR + 15 * MINUTE, None)
 
 
-def test_a_longer_one_counts_for_nothing_and_a_very_long_one_is_a_step(
+def test_a_longer_one_counts_as_an_hour_and_a_very_long_one_is_a_step(
     file: Sql,
 ) -> None:
     assert watch(file, "first", HOUR) == (HOUR, None)
     file.wait(31 * DAY + MINUTE)
-    assert watch(file, "second", MINUTE) == (HOUR + MINUTE, None)
+    assert watch(file, "second", MINUTE) == (2 * HOUR + MINUTE, None)
     file.wait(31 * DAY + MINUTE + 1)
     assert watch(file, "third", MINUTE) == (0, 31 * DAY + 1)
     file.wait(-MINUTE)
     assert watch(file, "fourth", 0) == (0, 31 * DAY + 1)
     file.wait(-MINUTE - 1)
     assert watch(file, "fifth", None) == (0, -MINUTE - 1)
+
+
+def test_it_counts_whole_where_the_other_clock_has_gone_as_far(file: Sql) -> None:
+    """That goes on from one process to the next, until the computer starts again."""
+    assert watch(file, "first", 0, DAY) == (0, None)
+    file.wait(7 * HOUR)
+    assert watch(file, "second", SECOND, DAY + 7 * HOUR + MINUTE) == (7 * HOUR, None)
+    # It went further, it went less far, it began anew, nobody says how far.
+    hours = 7
+    for read in (DAY + 17 * HOUR, DAY + 20 * HOUR, MINUTE, None, DAY):
+        file.wait(8 * HOUR)
+        hours += 1
+        assert watch(file, f"with {read}", 0, read) == (hours * HOUR, None)
+
+
+def test_what_runs_once_a_day_deletes_what_is_old(file: Sql) -> None:
+    """Though each time the computer was started before."""
+    left = []
+    for day in range(60):
+        file.job_in("completed")
+        if due(file):
+            step(file, process=f"of day {day}", ran=SECOND)
+        left.append(len(ids(file)))
+        file.wait(DAY)
+    assert max(left[:20]) > 15
+    assert max(left[40:]) <= 10
+
+
+def test_health_says_it_while_nothing_goes_by_its_age(file: Sql) -> None:
+    def said() -> list[str]:
+        return file.column(
+            "select sentence from litejobs_health where code = 'retention_unwatched'"
+        )
+
+    file.execute("update litejobs_meta set installed_at = ?", (file.now,))
+    file.wait(WEEK)
+    watch(file, "first", 5 * HOUR)
+    assert said() == []
+    file.wait(DAY + MINUTE)
+    [sentence] = said()
+    assert "steady for 19 more hours" in sentence
+    file.execute("update litejobs_retention set age_ms = null")
+    assert said() == []
+    file.execute("update litejobs_retention set age_ms = ? where most is null", (DAY,))
+    file.execute("update litejobs_clock_watch set steady_ms = ?", (DAY,))
+    assert said() == []
 
 
 def test_steps_by_hand_are_no_step_of_the_clock(file: Sql) -> None:

@@ -54,7 +54,9 @@ def retention(context: click.Context, /, *, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_retention")
+            watched = rows_of(file, "watched_clock")
         show_all(context, "rule", rows, _line, as_json=as_json)
+        _remark(watched)
 
 
 @retention.command(
@@ -106,7 +108,9 @@ def set_rule(
     with recorded("set", f"retention of {_named(kind, of)}") as jobs:
         jobs.retention.set(kind, given, most, shared=shared, **of)
         rows = rows_of(stored(jobs), "list_retention")
+        watched = rows_of(stored(jobs), "watched_clock")
     _show(context, rows, as_json=as_json)
+    _remark(watched)
 
 
 @retention.command(
@@ -131,7 +135,9 @@ def reset(
         except KeyError:
             raise Failure(f"nothing is said of {named}; nothing was changed") from None
         rows = rows_of(stored(jobs), "list_retention")
+        watched = rows_of(stored(jobs), "watched_clock")
     _show(context, rows, as_json=as_json)
+    _remark(watched)
 
 
 def _named(kind: str, of: dict[str, str | None]) -> str:
@@ -142,6 +148,15 @@ def _named(kind: str, of: dict[str, str | None]) -> str:
 
 def _show(context: click.Context, rows: Sequence[Row], *, as_json: bool) -> None:
     show_all(context, "rule", rows, _line, as_json=as_json)
+
+
+def _remark(watched: Sequence[Row]) -> None:
+    """Say that nothing goes by its age yet, if that is so."""
+    for each in watched:
+        printing.remark(
+            "nothing goes by its age before the clock was seen to be steady for "
+            f"{each['hours_left']} more hours of running time"
+        )
 
 
 def _line(row: Row) -> dict[str, object]:

@@ -2,13 +2,14 @@
 
 -- Delete some of what is kept long enough: at most `most`, in one step. Whoever says it
 -- often says so, too, how long it has run since it last did, by a clock that does not
--- jump (`ran_ms`), and which `process` it is; with `is_held` the clock is one that a
--- test has set, and right whatever it says. Who says how large the file is (`bytes`,
--- with `free_bytes` of pages that nothing uses) has jobs deleted for its size, too.
+-- jump (`ran_ms`), what that clock shows (`read_ms`), and which `process` it is; with
+-- `is_held` the clock is one that a test has set, and right whatever it says. Who says
+-- how large the file is (`bytes`, with `free_bytes` of pages that nothing uses) has
+-- jobs deleted for its size, too.
 create view litejobs__retain as
 select
     null as most, null as ran_ms, null as process, null as is_held, null as bytes,
-    null as free_bytes
+    null as free_bytes, null as read_ms
 where 0;
 
 -- These jobs go, whose numbers are in a list, as far as nothing unfinished needs them:
@@ -25,9 +26,9 @@ select null as purge, null as ids where 0;
 create view litejobs__retain_file as
 select null as most where 0;
 
--- A process has run for so long since it last said so.
+-- A process has run for so long since it last said so, by a clock that shows this.
 create view litejobs__watch_clock as
-select null as ran_ms, null as process, null as is_held where 0;
+select null as ran_ms, null as process, null as is_held, null as read_ms where 0;
 
 -- A pass begins, if it is time for one or somebody asks for it.
 create view litejobs__begin_pass as

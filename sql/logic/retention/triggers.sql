@@ -23,20 +23,22 @@ instead of insert on litejobs__retain
 begin
     select raise(
         abort,
-        'invalid_step: a step deletes a number of jobs, so most, ran_ms, bytes and free_bytes are whole numbers, not negative, and process is a text; leave out what you cannot say'
+        'invalid_step: a step deletes a number of jobs, so most, ran_ms, read_ms, bytes and free_bytes are whole numbers, not negative, and process is a text; leave out what you cannot say'
     )
     where typeof(new.most) not in ('null', 'integer')
     or typeof(new.ran_ms) not in ('null', 'integer')
+    or typeof(new.read_ms) not in ('null', 'integer')
     or typeof(new.bytes) not in ('null', 'integer')
     or typeof(new.free_bytes) not in ('null', 'integer')
     or typeof(new.process) not in ('null', 'text')
     or min(
         coalesce(new.most, 0), coalesce(new.ran_ms, 0), coalesce(new.bytes, 0),
-        coalesce(new.free_bytes, 0)
+        coalesce(new.free_bytes, 0), coalesce(new.read_ms, 0)
     ) < 0;
-    insert into litejobs__watch_clock (ran_ms, process, is_held)
+    insert into litejobs__watch_clock (ran_ms, process, is_held, read_ms)
     values (
-        min(new.ran_ms, 253402300799999), new.process, coalesce(new.is_held, 0)
+        min(new.ran_ms, 253402300799999), new.process, coalesce(new.is_held, 0),
+        min(new.read_ms, 253402300799999)
     );
     delete from litejobs_purge
     where until_at <= (select now from litejobs_clock)
@@ -87,18 +89,23 @@ end;
 
 -- Has the clock jumped? Within a process it has, where it went more than an hour
 -- further than the process has run, or fell a minute behind. Between two it has, where
--- it went back, or on by more than a month; a gap of up to an hour is a restart, and
--- counts as if it had run, and a longer one counts for nothing. Who does not say which
--- process it is comes in between, and leaves that to those who do.
+-- it went back, or on by more than a month. A gap of up to an hour is a restart, and
+-- counts as if it had run; so does a longer one in which the other clock has gone as
+-- far (the computer was not started again), and any other counts as an hour: what runs
+-- once a day is not watched for long. Who does not say which process it is comes in
+-- between, and leaves that to those who do.
 create trigger litejobs__watch_clock_judges
 instead of insert on litejobs__watch_clock
 begin
     update litejobs_clock_watch
-    set (seen_at, process, process_at, step_ms, step_at, step_log_id, steady_ms) = (
+    set (
+        seen_at, process, process_at, read_ms, step_ms, step_at, step_log_id, steady_ms
+    ) = (
         select
             now,
             coalesce(new.process, process),
             case when new.process is null then process_at else now end,
+            case when new.process is null then read_ms else new.read_ms end,
             case when new.is_held then null when step <> 0 then step else step_ms end,
             case when new.is_held then null when step <> 0 then now else step_at end,
             case
@@ -117,6 +124,7 @@ begin
                 now,
                 watch.process,
                 watch.process_at,
+                watch.read_ms,
                 watch.step_ms,
                 watch.step_at,
                 watch.step_log_id,
@@ -138,11 +146,18 @@ begin
                     when watch.process = new.process
                     and watch.seen_at <> watch.process_at
                         then max(0, min(new.ran_ms, now - watch.seen_at))
-                    when watch.process = new.process
-                    or watch.seen_at is null
-                    or now - watch.seen_at - coalesce(new.ran_ms, 0) > 3600000
+                    when watch.process = new.process or watch.seen_at is null
                         then coalesce(new.ran_ms, 0)
-                    else max(0, now - watch.seen_at)
+                    when now - watch.seen_at - coalesce(new.ran_ms, 0) <= 3600000
+                        then max(0, now - watch.seen_at)
+                    when new.process is null then coalesce(new.ran_ms, 0)
+                    when new.read_ms >= watch.read_ms
+                    and now - watch.process_at - new.read_ms + watch.read_ms
+                        between -60000 and 3600000
+                        then min(
+                            new.read_ms - watch.read_ms, now - watch.seen_at
+                        )
+                    else coalesce(new.ran_ms, 0) + 3600000
                 end as passed
             from litejobs_clock_watch as watch
             cross join litejobs_clock
