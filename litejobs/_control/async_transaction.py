@@ -231,7 +231,8 @@ class AsyncTransaction:
         """What is still to be done in it is told that it was rolled back."""
         with contextlib.suppress(queue.Empty):
             while True:
-                if not isinstance(work := self._line.get_nowait(), bool):
+                work = self._line.get_nowait()
+                if not isinstance(work, bool):  # pragma: no branch - its end came since
                     work(None)
 
 

@@ -20,6 +20,8 @@ from litejobs._process.timing import TIMES
 Owner = tuple[int, object]
 """A thread, or one of the coroutines that share it."""
 
+_NOBODY: Owner = (0, None)
+
 LATE = "late"
 OWN = "own"
 CIRCLE = "circle"
@@ -115,9 +117,7 @@ def _wait_long(
 def _reason(mine: _Wait, ident: int, kept: float) -> str:
     """Why there is no sense in waiting on, if so."""
     lock = mine.lock
-    owner = lock.owner
-    if owner is None:
-        return ""
+    owner = lock.owner or _NOBODY
     if kept >= TIMES.own_turn and mine.keeps(owner):
         return OWN
     if any(max(circle) == ident for circle in _circles((ident,), _waits.copy())):
@@ -135,14 +135,12 @@ def _circles(
     Each of them waits for a turn of the one behind it. All of them see the circle, and
     the one with the highest number leaves it.
     """
-    owner = waits[path[-1]].lock.owner
-    if owner is None:
-        return
+    owner = waits[path[-1]].lock.owner or _NOBODY
     for ident, wait in waits.items():
         if ident != owner[0] and not wait.keeps(owner):
             continue
-        if ident == path[0]:
-            if len(path) > 1:  # or it was begun within the transaction itself
-                yield path
+        # One alone was begun within the transaction itself.
+        if ident == path[0] and len(path) > 1:
+            yield path
         elif ident not in path:
             yield from _circles((*path, ident), waits)
