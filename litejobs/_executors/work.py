@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._definitions import json_codec
 from litejobs._definitions.checks import is_whole, shown
+from litejobs._process.killed import Killed
 from litejobs._tasks import outcome as outcomes
 from litejobs.errors import LiteJobsError
 
@@ -98,7 +99,15 @@ class Work:
     def run_here(self) -> None:
         """Run the task in this thread, to its end."""
         self.begun(threading.current_thread().name)
-        self._end(self.execution.run(self.assignment, self.context))
+        try:
+            outcome = self.execution.run(self.assignment, self.context)
+        except Killed:
+            raise
+        except BaseException as error:
+            # Nobody else would say of it that it has ended.
+            self.failed(error)
+            raise
+        self._end(outcome)
 
     def begun(self, worker: str | None = None) -> None:
         """Tell that it is run now, by that process, thread or node if it is known."""

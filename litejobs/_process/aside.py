@@ -189,8 +189,11 @@ def settle(
         return
     if error is None:
         future.set_result(value)
-    elif isinstance(error, StopIteration):
-        future.set_exception(RuntimeError(f"StopIteration: {error}"))
+    elif issubclass(type(error), StopIteration):
+        # A future takes none. Its text is not asked for, which may fail.
+        told = RuntimeError("StopIteration was raised")
+        told.__cause__ = error
+        future.set_exception(told)
     else:
         future.set_exception(error)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 
+from litejobs.errors import TaskInterrupt
+
 
 class Worker:
     """One thread of a pool. `lock` makes "look, then interrupt" a single step."""
@@ -47,6 +49,18 @@ def raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:
 def can_be_interrupted() -> bool:
     """Whether this is a pool's thread; in any other `shielded` does nothing."""
     return threading.get_ident() in worker_of
+
+
+def from_outside() -> tuple[type[BaseException], ...]:
+    """Return what may come into this thread from outside, and is not of what it runs.
+
+    For `except`, where code of others runs that may raise the same by itself: an
+    interrupt that was sent, and Ctrl-C in the main thread.
+    """
+    me = threading.get_ident()
+    worker = worker_of.get(me)
+    sent = (TaskInterrupt,) if worker is not None and worker.armed else ()
+    return (*sent, KeyboardInterrupt) if me == threading.main_thread().ident else sent
 
 
 class shielded:  # noqa: N801 - reads as a word of the language

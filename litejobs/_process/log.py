@@ -24,6 +24,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
@@ -37,6 +38,9 @@ DEBUG, INFO, WARNING, ERROR = (
 )
 LONGEST = 1_000  # characters of one value in a record
 REMIND_AFTER = 60.0  # seconds between two complaints of records that were lost
+
+# Not by the name, which a class may have made its own.
+_traceback: Any = BaseException.__dict__["__traceback__"]
 
 _logger = logging.getLogger("litejobs")
 # Nothing is logged by this one: its level says whether tracebacks are wanted of each
@@ -151,8 +155,8 @@ def _say(
 def _told(
     error: BaseException | None,
 ) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-    """As `logging` takes it without asking the exception for its truth."""
-    return None if error is None else (type(error), error, error.__traceback__)
+    """As `logging` takes it without asking the exception for anything."""
+    return None if error is None else (type(error), error, _traceback.__get__(error))
 
 
 def _log_stored(

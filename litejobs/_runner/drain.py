@@ -306,7 +306,7 @@ def error_of(
 ) -> BaseException | None:
     """What the attempt is to raise for who runs it: what its task has, or could not."""
     if raised is not None:
-        return None if isinstance(raised, TaskInterrupt) else raised
+        return None if issubclass(type(raised), TaskInterrupt) else raised
     told = json.loads(outcome)
     if told["status"] == "ok":
         return None

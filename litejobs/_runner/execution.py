@@ -178,7 +178,7 @@ class Execution:
             raise  # of a job that ran within this one
         except BaseException as error:
             if (
-                isinstance(error, KeyboardInterrupt)
+                issubclass(type(error), KeyboardInterrupt)
                 and context.is_in_program
                 and threading.current_thread() is threading.main_thread()
             ):
@@ -337,7 +337,7 @@ class Execution:
             found = around_it.exception()
         except CancelledError:
             raise context.interruption() from None
-        if isinstance(found, Exit):
+        if type(found) is Exit:
             raise found.raised from None
         if found is not None:
             try:

@@ -35,7 +35,7 @@ class Exit(Exception):
     """
 
     def __init__(self, raised: BaseException) -> None:
-        super().__init__(repr(raised))
+        super().__init__(type(raised).__name__)
         self.raised = raised
 
 

@@ -25,10 +25,9 @@ from litejobs._definitions.json_codec import type_name as _name
 from litejobs._process import log
 from litejobs._process.clock import now
 from litejobs._process.forked_child import parent_only
-from litejobs._process.interrupts import shielded
+from litejobs._process.interrupts import from_outside, shielded
 from litejobs._tasks import result as _result
 from litejobs._tasks.frames import hide_ours
-from litejobs._tasks.result import FROM_OUTSIDE as _FROM_OUTSIDE
 from litejobs._tasks.result import compact as _compact
 from litejobs.errors import (
     ArgumentError,
@@ -129,7 +128,7 @@ def of_error(
         _add_details(document, error)
         _ask(extractors, error, document)
         return _compact(document)
-    except _FROM_OUTSIDE:
+    except from_outside():
         raise
     except BaseException:
         # There is no way here that we know of, but an attempt has to end.
@@ -282,7 +281,7 @@ def _members(group: BaseException) -> list[str]:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except _FROM_OUTSIDE:
+    except from_outside():
         raise
     except BaseException as broken:
         return f"<{_name(type(error))} whose text fails with {_name(type(broken))}>"
@@ -521,7 +520,7 @@ def _ask(
             with parent_only():
                 found = extractor(error)
             _merge(_checked(found), document)
-        except _FROM_OUTSIDE:
+        except from_outside():
             raise
         except BaseException as problem:
             _or_default(functools.partial(_complain, extractor, error, problem), None)
@@ -612,7 +611,7 @@ def _or_default(read: Callable[[], _T], otherwise: _T) -> _T:
     """What *read* returns, or *otherwise* if it fails in whatever way."""
     try:
         return read()
-    except _FROM_OUTSIDE:
+    except from_outside():
         raise
     except BaseException:
         return otherwise
@@ -624,7 +623,7 @@ def _attribute(thing: object, name: str, otherwise: object = None) -> Any:
     # error.
     try:
         return getattr(thing, name, otherwise)
-    except _FROM_OUTSIDE:
+    except from_outside():
         raise
     except BaseException:
         return otherwise

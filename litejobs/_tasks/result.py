@@ -18,11 +18,11 @@ from typing import Any
 
 from litejobs._definitions import json_codec
 from litejobs._definitions.json_codec import Misfit, TooLarge
+from litejobs._process.interrupts import from_outside
 from litejobs._tasks.short_text import text_of
-from litejobs.errors import ArgumentError, TaskInterrupt
+from litejobs.errors import ArgumentError
 
 LIMIT = 1_048_576
-FROM_OUTSIDE = (KeyboardInterrupt, TaskInterrupt)
 
 # Without blanks, as SQLite writes the members of a list: so a document is the same
 # whether it is settled alone or with others.
@@ -51,7 +51,7 @@ def member(
     """
     try:
         return f'"{name}":{_encode(value, name, limit)}', None
-    except FROM_OUTSIDE:
+    except from_outside():
         raise
     except BaseException as error:
         if must_be_done and isinstance(error, Unfinished):

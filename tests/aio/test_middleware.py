@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
 
-from litejobs import Current, LiteJobs
+from litejobs import Current, LiteJobs, Retry
 from litejobs._runner.execution import Execution
 from litejobs._runner.placed import Placed
-from litejobs.errors import JobCancelled, JobDeadLettered, TaskCancelled
+from litejobs.errors import JobCancelled, JobDeadLettered, TaskCancelled, TaskStopped
 from tests.waiting import LONG, Times, eventually
 
 depth: contextvars.ContextVar[int] = contextvars.ContextVar("depth", default=0)
@@ -293,3 +294,93 @@ def test_what_is_around_a_function_that_has_heard_goes_on(
         assert runner.wait_idle(LONG)
         eventually(lambda: "cleaned up" in said)
     assert said == ["TaskCancelled"] * raises + ["cleaned up"]
+
+
+# Errors that cannot be read -----------------------------------------------------------
+
+HOSTILE_NAMES = (
+    ("__getattribute__",),
+    ("__class__",),
+    ("__str__", "__repr__"),
+    ("__bool__", "__len__", "__eq__", "__hash__"),
+    ("__setattr__",),
+    ("__traceback__", "__cause__", "code", "args"),
+)
+PROPERTIES = {"__class__", "__traceback__", "__cause__", "code", "args"}
+
+
+def hostile(
+    names: Iterable[str], raises: type[BaseException], base: type[BaseException]
+) -> type[BaseException]:
+    """An error that raises wherever it is asked by one of these names."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise raises("it cannot be read")
+
+    members = {each: property(fail) if each in PROPERTIES else fail for each in names}
+    return type("Hostile", (base,), members)
+
+
+HOSTILE = [
+    hostile(names, raises, base)
+    for names in HOSTILE_NAMES
+    for raises in (RuntimeError, KeyboardInterrupt, SystemExit, TaskStopped)
+    for base in (Exception, StopIteration)
+]
+
+
+def plain_around(current: Current, call: Callable[[], Any]) -> Any:
+    return call()
+
+
+async def coroutine_around(current: Current, call: Callable[[], Any]) -> Any:
+    return await call()
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+@pytest.mark.parametrize(
+    "around",
+    [
+        (),
+        (plain_around,),
+        (coroutine_around,),
+        (plain_around, coroutine_around),
+        (coroutine_around, plain_around),
+    ],
+)
+def test_an_error_that_cannot_be_read_ends_its_job_whatever_runs_it(
+    around: Any, is_coroutine: bool
+) -> None:
+    """In a thread, in a loop, and where one of them waits for the other."""
+    with LiteJobs() as jobs:
+        for each in around:
+            jobs.middleware(each)
+        once = Retry(max_attempts=1)
+        kinds = {f"fails-{number}": kind for number, kind in enumerate(HOSTILE)}
+        for name, kind in kinds.items():
+            jobs.task(name=name, retry=once)(raiser(kind, is_coroutine=is_coroutine))
+
+        async def main() -> list[Any]:
+            async with jobs.arunning(threads=2):
+                found = [await jobs.aenqueue(name) for name in kinds]
+                for each in found:
+                    with contextlib.suppress(JobDeadLettered):
+                        await asyncio.wait_for(each, LONG)
+            return found
+
+        for job in asyncio.run(main()):
+            [attempt] = job.attempts
+            assert attempt.status == "error"
+            name = attempt.outcome["error"]["type"]
+            # Python makes a RuntimeError of a StopIteration that leaves a coroutine.
+            assert name == "Hostile" or issubclass(kinds[job.task], StopIteration)
+
+
+def raiser(kind: type[BaseException], *, is_coroutine: bool) -> Any:
+    def fail() -> None:
+        raise kind
+
+    async def fail_too() -> None:
+        raise kind
+
+    return fail_too if is_coroutine else fail

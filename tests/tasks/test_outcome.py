@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import email.utils
 import functools
@@ -30,6 +31,7 @@ from hypothesis import strategies as st
 import litejobs
 from litejobs import LiteJobs, TaskError
 from litejobs._definitions import json_codec
+from litejobs._process.interrupts import Worker, worker_of
 from litejobs._tasks import outcome as outcomes
 from litejobs.errors import (
     ArgumentError,
@@ -982,6 +984,18 @@ def test_message_that_fails_is_told_instead() -> None:
     assert found["message"] == "<Refusing whose text fails with GeneratorExit>"
 
 
+@contextlib.contextmanager
+def interrupted() -> Iterator[None]:
+    """An interrupt was sent to this thread, as if it were one of a pool."""
+    me = threading.get_ident()
+    worker_of[me] = worker = Worker()
+    worker.armed = True
+    try:
+        yield
+    finally:
+        del worker_of[me]
+
+
 def test_an_interrupt_of_the_thread_passes_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -996,16 +1010,35 @@ def test_an_interrupt_of_the_thread_passes_through(
         def __str__(self) -> str:
             raise KeyboardInterrupt
 
-    def interrupted(*_: object, **__: object) -> str:
+    def slow(*_: object, **__: object) -> str:
         raise TaskCancelled
 
-    with pytest.raises(TaskTimeout):
+    with interrupted(), pytest.raises(TaskTimeout):
         outcomes.of_error(SlowCode(), 1)
     with pytest.raises(KeyboardInterrupt):
         outcomes.of_error(SlowText(), 1)
-    monkeypatch.setattr(json_codec, "encode", interrupted)
-    with pytest.raises(TaskCancelled):
+    monkeypatch.setattr(json_codec, "encode", slow)
+    with interrupted(), pytest.raises(TaskCancelled):
         outcomes.of_error(Says(data=1), 1)
+
+
+def test_an_interrupt_that_was_not_sent_is_of_the_exception_itself() -> None:
+    """It would leave whoever describes the error, and the job would never end."""
+
+    class Text(Exception):
+        def __str__(self) -> str:
+            raise TaskTimeout
+
+    class Key(Exception):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+    found: list[Any] = []
+    assert "TaskTimeout" in document(Text())["error"]["message"]
+    thread = threading.Thread(target=lambda: found.append(document(Key())["error"]))
+    thread.start()
+    thread.join()
+    assert "KeyboardInterrupt" in found[0]["message"]
 
 
 def test_a_defect_of_ours_still_gives_a_document(
@@ -1251,5 +1284,5 @@ def test_interrupt_in_an_extractor_passes_through() -> None:
     def slow(error: BaseException) -> Mapping[str, Any]:
         raise TaskTimeout
 
-    with pytest.raises(TaskTimeout):
+    with interrupted(), pytest.raises(TaskTimeout):
         outcomes.of_error(ValueError(), 1, extractors=[slow])
