@@ -71,7 +71,9 @@ async def afind(
             with contextlib.suppress(TimeoutError):
                 # In a thread: the first time it begins to listen to others.
                 pause = await aside(waiting.pause, reads=True)
-                await asyncio.wait_for(changed.wait(), min(pause, left))
+                # Not `wait_for`, which in Python 3.11 may swallow a cancel.
+                async with asyncio.timeout(min(pause, left)):
+                    await changed.wait()
 
 
 def _check_not_in_transaction(store: Store) -> None:

@@ -148,8 +148,10 @@ class EventStream:
             if self._has_ended:
                 await self.aclose()
                 break
+            # Not `wait_for`, which in Python 3.11 may swallow a cancel.
             with self._waiting(), contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), self._pause())
+                async with asyncio.timeout(self._pause()):
+                    await changed.wait()
         raise StopAsyncIteration
 
     def _waiting(self) -> contextlib.AbstractContextManager[None]:

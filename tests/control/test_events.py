@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from freezegun import freeze_time
@@ -193,6 +194,49 @@ def test_a_coroutine_hears_what_another_process_does(file_jobs: LiteJobs) -> Non
         return heard
 
     assert asyncio.run(hear()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("what", ["events", "find"])
+def test_a_cancel_is_not_lost_that_comes_with_what_is_waited_for(
+    file_jobs: LiteJobs, what: str, turns: int
+) -> None:
+    """Wherever in the loop the one overtakes the other."""
+
+    async def wait() -> None:
+        if what == "events":
+            async with file_jobs.events("completed") as stream:
+                await anext(stream)
+        else:
+            await file_jobs.afind(unique_key="never", timeout=LONG)
+
+    made: list[asyncio.Event] = []
+
+    class Event(asyncio.Event):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+        async def wait(self) -> Any:
+            waits.set()
+            return await super().wait()
+
+    waits = asyncio.Event()
+
+    async def main() -> None:
+        with mock.patch.object(asyncio, "Event", Event):
+            waiting = asyncio.create_task(wait())
+            await waits.wait()
+            await asyncio.sleep(0)
+            made[0].set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            _, alive = await asyncio.wait([waiting], timeout=LONG)
+            assert not alive
+        assert waiting.cancelled()
+
+    asyncio.run(main())
 
 
 def test_a_wait_that_is_cancelled_loses_no_event(file_jobs: LiteJobs) -> None:
