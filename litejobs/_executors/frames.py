@@ -17,6 +17,8 @@ NEWS = b"N"  # of the task that runs: the number of its attempt, and its progres
 RECORD = b"L"  # of the log
 ANSWER = b"A"  # what came of the task
 
+CUT_OFF = 113  # exit code of a process that cannot send what came of its task
+
 _HEADER = 5
 _ATTEMPT = 8  # bytes of its number
 LARGEST = 64 * 1024 * 1024  # bytes of a message from a process

@@ -389,7 +389,7 @@ class Seat:
             self._kind = self._reason = None
         self._forget_later()
         how = how_it_ended(child.pid, code)
-        if child.was_cut_off:
+        if child.was_cut_off or code == frames.CUT_OFF:
             how = (
                 f"process {child.pid} has closed its pipe to the runner, and was "
                 "ended; let its task close no descriptor that it has not opened"

@@ -195,7 +195,13 @@ class InProcess:
         with self._telling:
             self._news = None
         self._item = self._context = None
-        self.send(frames.ANSWER, json.dumps(answer).encode())
+        try:
+            self._check(self._reader)
+            self.send(frames.ANSWER, json.dumps(answer).encode())
+        except OSError:
+            # The task has closed a pipe. The runner may not see that, where another
+            # process has it open, too; but it sees this.
+            os._exit(frames.CUT_OFF)
 
 
 def _identity_of(descriptor: int) -> tuple[int, int]:

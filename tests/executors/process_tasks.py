@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -149,6 +150,27 @@ def close_all(path: str) -> None:
     os.closerange(3, 64)
     for _ in range(32):
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+
+@jobs.task
+def begin_daemon() -> int:
+    """Begin a process of a session of its own, which has the descriptors of this."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        threading.Event().wait(600)
+        os._exit(0)
+    return pid
+
+
+@jobs.task
+def close_reader() -> None:
+    """Close alone what the runner writes to."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                return
 
 
 @jobs.task

@@ -252,6 +252,25 @@ def test_what_closes_the_pipe_is_ended_and_writes_to_no_other_file(
     assert result(jobs, "where")[1] == 0
 
 
+@on_linux
+@pytest.mark.parametrize("closing", ["close_all", "close_reader"])
+def test_a_pipe_that_a_daemon_holds_open_may_be_closed_by_a_later_task(
+    make: Make, tmp_path: Path, closing: str
+) -> None:
+    """Nobody hears that the pipe is closed, so the process says it by its end."""
+    jobs = make(Processes(1))
+    daemon = result(jobs, "begin_daemon")
+    try:
+        given = [str(tmp_path / "another")] if closing == "close_all" else []
+        closes = jobs.tasks[closing].enqueue(*given)
+        assert "has closed its pipe to the runner, and was ended" in reason(closes)
+        assert closes.attempts[-1].outcome["status"] == "crashed"
+        assert result(jobs, "where")[1] == 0
+        assert is_alive(daemon)
+    finally:
+        os.kill(daemon, signal.SIGKILL)
+
+
 def test_of_what_is_too_long_or_goes_in_circles_the_log_has_the_text(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
