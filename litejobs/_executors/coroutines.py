@@ -88,18 +88,18 @@ class Coroutines(TaskExecutor):
         """Have the loop begin it."""
         execution = work.execution
         self._loops = execution.loops
-        loop, context = execution.loops.place()
         if not execution.is_native(work.assignment):
             # A plain function of a queue that names us, or plain middleware.
-            threading.Thread(
-                target=context.run, args=(work.run_here,), name=THREAD, daemon=True
-            ).start()
+            threading.Thread(target=work.run_here, name=THREAD, daemon=True).start()
             return _OwnThread(work.context)
         invocation = execution.invocation(work.assignment, work.context)
         if isinstance(invocation, str):
             work.ended_here(invocation)
             return Handle()
+        loop = execution.loops.loop()
         handle = _Coroutine(work, invocation, loop, self._begun)
+        begun_in = work.begun_in
+        context = contextvars.Context() if begun_in is None else begun_in.copy()
         self._line_of(loop).add(context, handle)
         return handle
 
@@ -343,7 +343,9 @@ class _Coroutine(Handle):
             return
         self._is_over = True
         work = self._work
-        write = partial(_write, work, value, error, ran_ms)
+        describe = partial(_write, work, value, error, ran_ms)
+        # Extractors find what the task has set.
+        write = partial(contextvars.copy_context().run, describe)
         kind = type(value)
         is_short = kind in _PLAIN or (kind is str and len(str(value)) <= SHORT)
         if error is None and is_short:

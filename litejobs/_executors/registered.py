@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import threading
 from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ class Executors:
         self._on_change: Callable[[], object] = lambda: None
         self._concurrency = SLOTS
         self._as_given: int | None = None  # where a runner was told otherwise
+        self._begun_in: contextvars.Context | None = None
         if given is not None and not isinstance(given, Mapping):
             raise ConfigurationError(
                 f"executors={shown(given)} have no names; give a dict: "
@@ -157,14 +159,21 @@ class Executors:
         if executor is not None:
             executor.check(task)
 
-    def start(self, on_change: Callable[[], object]) -> None:
+    def start(
+        self,
+        on_change: Callable[[], object],
+        begun_in: contextvars.Context | None = None,
+    ) -> None:
         """Begin all of them; *on_change* hears of others, other slots, other reach.
+
+        What runs here has a copy of the context that the runner was *begun_in*.
 
         Raises:
             Exception: One could not begin, and none has.
         """
         with self._lock:
             self._works = {name: set() for name in self._known}
+            self._begun_in = begun_in
             self.away = {}
             self._on_change = on_change
             begun: list[TaskExecutor] = []
@@ -232,6 +241,7 @@ class Executors:
             on_begin=on_begin,
             on_news=on_news,
             on_end=ended,
+            begun_in=self._begun_in,
         )
         works.add(work)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import threading
 from collections.abc import Callable
@@ -58,7 +59,10 @@ class Work:
         on_begin: Callable[[Work], object],
         on_news: Callable[[Work], object],
         on_end: Callable[[Work, str], object],
+        begun_in: contextvars.Context | None = None,
     ) -> None:
+        self.begun_in = begun_in
+        """The context in which the runner was begun; None: that of who runs it."""
         self.executor = executor
         self.assignment = assignment
         self.context = context
@@ -100,7 +104,8 @@ class Work:
         """Run the task in this thread, to its end."""
         self.begun(threading.current_thread().name)
         try:
-            outcome = self.execution.run(self.assignment, self.context)
+            run = self.execution.run
+            outcome = run(self.assignment, self.context, self.begun_in)
         except Killed:
             raise
         except BaseException as error:

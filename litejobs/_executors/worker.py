@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import importlib
 import json
 import os
@@ -42,7 +43,7 @@ def call(key: tuple[int, int], payload: bytes | None) -> Answer | None:
         return None
     if payload is None:
         raise RuntimeError("a task was sent to another process without its payload")
-    answer = run(payload)
+    answer = run(payload, begun_in=contextvars.Context())
     if key[0] == os.getpid():
         # Another interpreter of the process, which has no memory of its own.
         return answer._replace(memory_bytes=None)
@@ -74,6 +75,7 @@ def run(
     *,
     begun: Callable[[AttemptContext], object] | None = None,
     made: type[AttemptContext] = AttemptContext,
+    begun_in: contextvars.Context | None = None,
 ) -> Answer:
     """Run the attempt that `Work.payload` describes, and return what came of it.
 
@@ -83,7 +85,8 @@ def run(
     What the task reports of its progress is told to *channel*, where there is one, and
     the last of it is in the answer. *begun* gets what `current()` is there: by its
     `cancel` and `interrupt` another thread of the worker can make the task end; it
-    is of the kind *made*.
+    is of the kind *made*. It has a copy of the context that is given, which has
+    nothing of what its module has set say, or else of the caller's.
     """
     name, modules, path, fields = json.loads(payload)
     assignment = Assignment._make(
@@ -119,7 +122,7 @@ def run(
     context.on_wait = tell_wait if channel is not None else say_wait
     if begun is not None:
         begun(context)
-    document = execution.run(assignment, context)
+    document = execution.run(assignment, context, begun_in)
     progress = context.latest_progress
     return Answer(document, context.settled, worker, progress, peak_memory())
 

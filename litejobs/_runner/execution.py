@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import inspect
 import queue
@@ -155,8 +156,21 @@ class Execution:
         """The open file; what was declared meanwhile is not written, in a turn, say."""
         return self._store.if_open or self._store.database
 
-    def run(self, assignment: Assignment, context: AttemptContext) -> str:
-        """The outcome document of the attempt, whatever the task raises."""
+    def run(
+        self,
+        assignment: Assignment,
+        context: AttemptContext,
+        begun_in: contextvars.Context | None = None,
+    ) -> str:
+        """The outcome document of the attempt, whatever the task raises.
+
+        It has a copy of the context in which its runner was *begun_in*, or else of the
+        caller's: what it sets there is gone with it.
+        """
+        copy = contextvars.copy_context() if begun_in is None else begun_in.copy()
+        return copy.run(self._run, assignment, context)
+
+    def _run(self, assignment: Assignment, context: AttemptContext) -> str:
         __tracebackhide__ = True
         clock = timer()
         context.begun = begun = clock()
@@ -165,15 +179,12 @@ class Execution:
             if task is None:
                 document: str = arguments
                 return document
-            token = attempt_of_caller.set(context)
-            try:
-                if self.middleware:
-                    with parent_only():
-                        value = self._call(task, arguments, context)
-                else:
-                    value = self._call_function(task, arguments, context)
-            finally:
-                attempt_of_caller.reset(token)
+            attempt_of_caller.set(context)
+            if self.middleware:
+                with parent_only():
+                    value = self._call(task, arguments, context)
+            else:
+                value = self._call_function(task, arguments, context)
         except Killed:
             raise  # of a job that ran within this one
         except BaseException as error:
@@ -311,7 +322,8 @@ class Execution:
 
         async def call() -> Any:
             future = asyncio.get_running_loop().create_future()
-            asked.put(future)
+            # The task finds what the middleware has set.
+            asked.put((future, contextvars.copy_context()))
             return await future
 
         async def around() -> Any:
@@ -321,14 +333,15 @@ class Execution:
             around_it = self.loops.submit(around())
         around_it.add_done_callback(lambda _: asked.put(None))
         try:
-            while (future := self._next(asked, around_it, context)) is not None:
+            while (found := self._next(asked, around_it, context)) is not None:
+                future, inner = found
                 value, error = None, None
                 try:
-                    value = run()
+                    value = inner.run(run)
                 except BaseException as raised:
                     error = raised
                 call_in(future.get_loop(), settle, future, value, error)
-                del future, value, error
+                del found, future, inner, value, error
         except BaseException:
             around_it.cancel()
             raise

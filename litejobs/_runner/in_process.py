@@ -7,6 +7,7 @@ task is next and that one is to end, and when the runner is gone.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 import os
 import signal
@@ -152,7 +153,13 @@ class InProcess:
     # In the main thread -----------------------------------------------------------
 
     def _run(self, payload: bytes) -> Answer:
-        return run(payload, self._report, begun=self._begun, made=_Apart)
+        return run(
+            payload,
+            self._report,
+            begun=self._begun,
+            made=_Apart,
+            begun_in=contextvars.Context(),
+        )
 
     def _begun(self, context: AttemptContext) -> None:
         self._context = context

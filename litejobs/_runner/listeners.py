@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from litejobs._definitions.redefinition import Functions
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
+from litejobs._process.context import of_caller
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
@@ -59,6 +61,7 @@ class EventNotifier:
         self._trouble: str | None = None
         self._failing: dict[int, tuple[Callback, str]] = {}
         self._called: tuple[float, Callback] | None = None
+        self._begun_in = contextvars.Context()
         self.told: Callable[[], object] | None = None
         """Called when all was told, by the thread that did so."""
         fork_guard.renew_in_children(self)
@@ -166,7 +169,11 @@ class EventNotifier:
             self._progress = _progress_now(database)
 
     def start(self, database: Database) -> None:
-        """A runner runs, which says when there is something to be told."""
+        """A runner runs, which says when there is something to be told.
+
+        From now on callbacks have copies of the context of the caller, who begins it.
+        """
+        self._begun_in = of_caller()
         with self._changing:
             self._database = database
             self._is_run = True
@@ -344,7 +351,7 @@ class EventNotifier:
 
     def _told(self, database: Database) -> bool:
         try:
-            self.catch_up(database)
+            self._begun_in.copy().run(self.catch_up, database)
         except Exception as error:
             self._trouble = f"callbacks cannot be told what happened: {error}"
             log.exception("callbacks could not be told what happened")
@@ -370,7 +377,8 @@ class EventNotifier:
             self._called = RealTime.monotonic(), callback
             try:
                 with parent_only():
-                    callback(event)
+                    # What it sets is not found by others.
+                    contextvars.copy_context().run(callback, event)
             except BaseException as error:
                 # Also SystemExit: it would end the telling, not the program.
                 if isinstance(error, KeyboardInterrupt) and _is_main_thread():

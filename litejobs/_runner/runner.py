@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs._definitions.checks import LONGEST_WAIT, grace_seconds, seconds_to_wait
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime, now_ms
+from litejobs._process.context import of_caller
 from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import REMIND_AFTER, TIMES
@@ -190,8 +191,10 @@ class Runner(Turns):
 
     def _spawn(self, work: Callable[[bool], None], begun: bool) -> None:
         self._lives = True
+        # A standby begins there, and its jobs have the caller's context all the same.
+        here = of_caller()
         self._thread = threading.Thread(
-            target=work, args=(begun,), name="litejobs-loop", daemon=True
+            target=here.run, args=(work, begun), name="litejobs-loop", daemon=True
         )
         guardian.watch(self)
         self._thread.start()
@@ -213,7 +216,8 @@ class Runner(Turns):
         watch = VitalWatch(self._database.path, self.causes)
         self._at_the_end.callback(watch.stop)
         watch.start()
-        self._executors.start(self._wake.set)
+        self._begun_in = of_caller()
+        self._executors.start(self._wake.set, self._begun_in)
         for task in tuple(self._registry.tasks.values()):
             self._executors.check(self._registry.executor_of(task.name), task)
         # Before its first commit, by which the watch knows whether it hears any.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,7 @@ class AsyncRunning:
         self._loops = loops
 
     async def __aenter__(self) -> Runner:
-
-        context = contextvars.copy_context()
-        self._loops.bind(running_loop(), context)
+        self._loops.bind(running_loop())
         try:
             # What is imported when it is used first is so in a thread.
             await to_the_end(_begun(_import))

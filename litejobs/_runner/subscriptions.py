@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
 from itertools import chain
@@ -13,6 +14,7 @@ from litejobs._control.streams import EventStream
 from litejobs._definitions.redefinition import Functions
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
+from litejobs._process.context import of_caller
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs.errors import Closed, ConfigurationError, EventsLost, LiteJobsError
@@ -50,6 +52,7 @@ class Subscription:
         self._turn = threading.Lock()
         self._telling: int | None = None
         self._closed = threading.Event()
+        self._begun_in = contextvars.Context()
         self._thread: threading.Thread | None = None
         self._is_for_run = False
         self._database: Database | None = None  # the file that is open
@@ -119,8 +122,11 @@ class Subscription:
     def begin(self, database: Database, *, for_runner: bool = False) -> None:
         """The file is open: a thread tells what there is, and what comes.
 
-        While a test holds the clock, a runner has to run as well.
+        While a test holds the clock, a runner has to run as well. The callback has
+        copies of the context of who begins that.
         """
+        if for_runner:
+            self._begun_in = of_caller()
         with self._changing:
             if self._thread is not None:
                 return
@@ -234,7 +240,7 @@ class Subscription:
     def _tell(self, stream: EventStream, event: Event, closed: threading.Event) -> bool:
         """Whether it is done, or not to be told any more; not if all ended before."""
         pause = TIMES.first_pause
-        while not self._call(event):
+        while not self._begun_in.copy().run(self._call, event):
             if not self._waits(stream, pause, closed):
                 if closed.is_set():
                     # To ask for the next one would say that this one is done.
@@ -268,7 +274,8 @@ class Subscription:
         self._called_at = RealTime.monotonic()
         try:
             with parent_only():
-                self.callback(event)
+                # What it sets is not found by others.
+                contextvars.copy_context().run(self.callback, event)
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)

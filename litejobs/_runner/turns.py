@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -82,6 +83,7 @@ class Turns:
         self._lacks_room = False  # the last problem is that the disk is full
         self._idle = IdleWait(self._wake.set)
         self._one_at_a_time = False
+        self._begun_in: contextvars.Context | None = None
 
     def _prepare_turns(self) -> None:
         """All that one life has of its own; the file is not asked for it."""
@@ -710,7 +712,8 @@ class Turns:
         if self._says_starts:
             log_start(running.assignment)
         try:
-            return self._execution.run(running.assignment, running.context)
+            run = self._execution.run
+            return run(running.assignment, running.context, self._begun_in)
         finally:
             self._prefetch.note(RealTime.monotonic() - begun)
 

@@ -6,7 +6,6 @@ Our own runs in one thread, which is started when it is needed.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import sys
 import threading
 from functools import partial
@@ -51,7 +50,7 @@ class EventLoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self._bound: tuple[asyncio.AbstractEventLoop, contextvars.Context] | None = None
+        self._bound: asyncio.AbstractEventLoop | None = None
         self.tasks: set[asyncio.Task[Any]] = set()
         fork_guard.renew_in_children(self)
 
@@ -61,10 +60,8 @@ class EventLoopThread:
         self._loop = self._thread = self._bound = None
         self.tasks = set()
 
-    def bind(
-        self, loop: asyncio.AbstractEventLoop, context: contextvars.Context
-    ) -> None:
-        """Coroutines run in this loop from now on, each in a copy of this context.
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Coroutines run in this loop from now on.
 
         Raises:
             RunnerActive: They run in another one.
@@ -76,12 +73,12 @@ class EventLoopThread:
                     "an arunning() block of this object runs the jobs already; leave "
                     "it first"
                 )
-            self._bound = loop, context
+            self._bound = loop
 
     def forget_closed(self) -> None:
         """A block whose loop was closed within it is not left any more."""
         with self._lock:
-            if self._bound is not None and self._bound[0].is_closed():
+            if self._bound is not None and self._bound.is_closed():
                 self._bound = None
 
     def unbind(self) -> None:
@@ -89,18 +86,16 @@ class EventLoopThread:
         with self._lock:
             self._bound = None
 
-    def place(self) -> tuple[asyncio.AbstractEventLoop, contextvars.Context]:
-        """The loop in which a coroutine runs now, and a context of its own for it."""
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop in which a coroutine runs now."""
         bound = self._bound
-        if bound is not None:
-            return bound[0], bound[1].copy()
-        return self._running(), contextvars.Context()
+        return self._running() if bound is None else bound
 
     @property
     def is_reachable(self) -> bool:
         """Whether what is submitted now can begin: the application's loop runs."""
         bound = self._bound
-        return bound is None or bound[0].is_running()
+        return bound is None or bound.is_running()
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """The coroutine runs, in a copy of the caller's context.
@@ -110,8 +105,7 @@ class EventLoopThread:
         import asyncio
 
         kept = _kept(coroutine)
-        bound = self._bound
-        loop = self._running() if bound is None else bound[0]
+        loop = self.loop()
         try:
             future = asyncio.run_coroutine_threadsafe(kept, loop)
         except RuntimeError:
@@ -132,7 +126,7 @@ class EventLoopThread:
         if bound is None:
             return False
         asyncio: Any = sys.modules["asyncio"]
-        return asyncio._get_running_loop() is bound[0]
+        return asyncio._get_running_loop() is bound
 
     def close(self) -> None:
         """The loop ends, and what still runs on it is cancelled.

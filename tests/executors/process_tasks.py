@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import os
 import signal
@@ -150,6 +151,18 @@ def close_all(path: str) -> None:
     os.closerange(3, 64)
     for _ in range(32):
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+
+found_in: contextvars.ContextVar[str] = contextvars.ContextVar("found_in")
+found_in.set("the module")
+
+
+@jobs.task
+def set_variable() -> str | None:
+    """What a variable has, and has something else from then on."""
+    found = found_in.get(None)
+    found_in.set("another task")
+    return found
 
 
 @jobs.task

@@ -230,6 +230,12 @@ def test_a_process_that_does_not_end_by_itself_holds_nothing_up(make: Make) -> N
     assert not any(is_alive(each) for each in pids)
 
 
+def test_tasks_begin_with_an_empty_context(make: Make) -> None:
+    """They find neither what their module has set nor what the task before has."""
+    jobs = make(Processes(1))
+    assert [result(jobs, "set_variable") for _ in range(2)] == [None, None]
+
+
 @on_linux
 def test_what_writes_to_the_pipe_by_mistake_is_ended(make: Make) -> None:
     jobs = make(Processes(1))

@@ -1,0 +1,256 @@
+"""What jobs and callbacks find in `contextvars`, and what they leave there."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import decimal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litejobs import LiteJobs, current
+from litejobs.errors import LiteJobsError
+from litejobs.executors import Futures
+from litejobs.testing import perform
+from tests.waiting import LONG, eventually
+
+tenant: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "tenant", default=None
+)
+
+
+def look_and_set(name: str) -> str | None:
+    found = tenant.get()
+    tenant.set(name)
+    return found
+
+
+async def look_and_set_too(name: str) -> str | None:
+    return look_and_set(name)
+
+
+class App:
+    """Tasks of each kind, which all look and set."""
+
+    def __init__(self, path: Path) -> None:
+        pool = Futures(lambda: concurrent.futures.ThreadPoolExecutor(1), slots=1)
+        self.jobs = LiteJobs(path / "jobs.db", executors={"pool": pool})
+        self.tasks = {
+            "thread": self.jobs.task(name="thread")(look_and_set),
+            "pool": self.jobs.task(name="pool", executor="pool")(look_and_set),
+            "coroutine": self.jobs.task(name="coroutine")(look_and_set_too),
+        }
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Any:
+    made = App(tmp_path)
+    with made.jobs:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def of_this_test() -> Any:
+    token = tenant.set("the caller's")
+    yield
+    tenant.reset(token)
+
+
+def found_by(jobs: LiteJobs, task: Any, run: Callable[[], object]) -> list[Any]:
+    """What two jobs have found."""
+    found = []
+    for name in ("first", "second"):
+        job = task.enqueue(name)
+        run()
+        found.append(job.result(timeout=LONG))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["thread", "pool", "coroutine"])
+def test_each_job_has_the_context_in_which_the_runner_was_begun(
+    app: App, kind: str
+) -> None:
+    task = app.tasks[kind]
+    with app.jobs.running(threads=1):
+        tenant.set("another, later")
+        assert found_by(app.jobs, task, lambda: None) == ["the caller's"] * 2
+        assert tenant.get() == "another, later"
+
+
+@pytest.mark.parametrize("kind", ["thread", "pool", "coroutine"])
+def test_so_it_has_where_an_event_loop_begins_it(app: App, kind: str) -> None:
+    """In a block, or by `start`, which goes on in a thread there."""
+    task = app.tasks[kind]
+
+    async def main(how: str) -> list[Any]:
+        tenant.set(how)
+        if how == "block":
+            async with app.jobs.arunning(threads=1):
+                return [await (await task.aenqueue(each)) for each in "ab"]
+        app.jobs.start(threads=1)
+        try:
+            return [await (await task.aenqueue(each)) for each in "ab"]
+        finally:
+            await asyncio.to_thread(app.jobs.stop)
+
+    for how in ("block", "start"):
+        assert asyncio.run(main(how)) == [how] * 2
+
+
+@pytest.mark.parametrize("kind", ["thread", "pool", "coroutine"])
+def test_without_a_runner_it_has_that_of_the_caller_who_keeps_it(
+    app: App, kind: str
+) -> None:
+    jobs, task = app.jobs, app.tasks[kind]
+    assert found_by(jobs, task, jobs.drain) == ["the caller's"] * 2
+    assert found_by(jobs, task, jobs.step) == ["the caller's"] * 2
+    with jobs.inline():
+        assert found_by(jobs, task, lambda: None) == ["the caller's"] * 2
+    assert perform(task, "x") == "the caller's"
+    assert tenant.get() == "the caller's"
+
+
+def test_a_standby_that_takes_over_has_the_context_of_who_began_it(
+    app: App, tmp_path: Path
+) -> None:
+    standby = LiteJobs(tmp_path / "jobs.db")
+    task = standby.task(name="thread")(look_and_set)
+    with standby, app.jobs.running(threads=1):
+        tenant.set("of the standby")
+        standby.start(threads=1)
+        tenant.set("another")
+        app.jobs.stop()
+        assert found_by(standby, task, lambda: None) == ["of the standby"] * 2
+
+
+def test_steps_of_a_flow_are_attempts_of_their_own(app: App) -> None:
+    steps = [("a", lambda: look_and_set("a")), ("b", lambda: look_and_set("b"))]
+    flow = app.jobs.flow("flow", steps)
+    with app.jobs.running(threads=1):
+        assert flow.enqueue().result(timeout=LONG) == "the caller's"
+
+
+@pytest.mark.parametrize("is_cursor", [False, True])
+@pytest.mark.parametrize("runs", [False, True])
+def test_no_callback_finds_what_another_one_has_set(
+    app: App, is_cursor: bool, runs: bool
+) -> None:
+    heard: list[str | None] = []
+    named = {"cursor": "mail"} if is_cursor else {}
+
+    @app.jobs.on("completed", **named)  # type: ignore[arg-type]
+    def hear(event: Any) -> None:
+        heard.append(look_and_set("a callback"))
+
+    task = app.tasks["thread"]
+    if runs:
+        with app.jobs.running(threads=1):
+            found_by(app.jobs, task, lambda: None)
+            eventually(lambda: len(heard) == 2)
+    else:
+        found_by(app.jobs, task, app.jobs.drain)
+    eventually(lambda: len(heard) == 2)
+    if runs or not is_cursor:
+        assert heard == ["the caller's"] * 2
+    assert "a callback" not in heard
+    assert tenant.get() == "the caller's"
+
+
+def plain(current: Any, call: Any) -> Any:
+    tenant.set("the middleware's")
+    return call()
+
+
+async def coroutine(current: Any, call: Any) -> Any:
+    tenant.set("the middleware's")
+    return await call()
+
+
+@pytest.mark.parametrize("middleware", [plain, coroutine])
+@pytest.mark.parametrize("kind", ["thread", "pool", "coroutine"])
+def test_a_task_finds_what_its_middleware_has_set(
+    app: App, kind: str, middleware: Any
+) -> None:
+    app.jobs.middleware(middleware)
+    with app.jobs.running(threads=1):
+        found = found_by(app.jobs, app.tasks[kind], lambda: None)
+    assert found == ["the middleware's"] * 2
+
+
+@pytest.mark.parametrize("kind", ["thread", "pool", "coroutine"])
+def test_an_extractor_finds_what_the_task_has_set(app: App, kind: str) -> None:
+    seen: list[str | None] = []
+
+    @app.jobs.extractor
+    def extract(error: BaseException) -> Any:
+        seen.append(look_and_set("an extractor"))
+
+    def fail() -> None:
+        tenant.set("the task's")
+        raise ValueError
+
+    async def fail_too() -> None:
+        fail()
+
+    function = fail_too if kind == "coroutine" else fail
+    executor = {"executor": "pool"} if kind == "pool" else {}
+    task = app.jobs.task(name="fails", max_attempts=1, **executor)(function)
+    with app.jobs.running(threads=1):
+        jobs = [task.enqueue() for _ in range(2)]
+        eventually(lambda: all(each.state == "dead_lettered" for each in jobs))
+    assert seen == ["the task's"] * 2
+
+
+def test_a_callback_is_no_part_of_the_attempt_that_has_begun_its_runner(
+    app: App, tmp_path: Path
+) -> None:
+    other = LiteJobs(tmp_path / "other.db")
+    heard: list[str] = []
+
+    @other.on("completed")
+    def hear(event: Any) -> None:
+        with pytest.raises(LiteJobsError, match="no job runs here"):
+            current()
+        heard.append("once")
+
+    work = other.task(name="work")(look_and_set)
+
+    @app.jobs.task
+    def begin() -> None:
+        other.start(threads=1)
+        work.enqueue("x").result(timeout=LONG)
+
+    begin.enqueue()
+    app.jobs.drain()
+    eventually(lambda: heard == ["once"])
+    other.close()
+
+
+def test_the_context_of_decimals_is_not_one_for_all(app: App) -> None:
+    """It is an object: what a task changes of it would be changed everywhere."""
+
+    @app.jobs.task
+    def change() -> int:
+        found = decimal.getcontext().prec
+        decimal.getcontext().prec = 5
+        return found
+
+    before = decimal.getcontext().prec
+    with app.jobs.running(threads=1):
+        found = found_by(app.jobs, _Bare(change), lambda: None)
+    assert found == [decimal.DefaultContext.prec] * 2
+    assert decimal.getcontext().prec == before
+
+
+class _Bare:
+    """A task that takes no argument."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+
+    def enqueue(self, _: str) -> Any:
+        return self._task.enqueue()
