@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
@@ -17,6 +16,7 @@ from litejobs._definitions.calls import BatchHandle, Call, CallLike, Deferrable,
 from litejobs._definitions.checks import check_limit, check_name
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import block
 from litejobs.errors import (
     ArgumentError,
     BatchNotFound,
@@ -275,7 +275,7 @@ class Batch(BatchHandle):
                 job_id,
             )
 
-    @contextlib.contextmanager
+    @block
     def _refusing(self) -> Iterator[None]:
         """What the database says of a batch that takes no jobs, with its number."""
         try:
@@ -356,7 +356,7 @@ class Batches:
         return [Batch(self._store, row[0]) for row in rows]
 
 
-@contextlib.contextmanager
+@block
 def opened(
     store: Store,
     name: str | None,

@@ -15,6 +15,7 @@ from litejobs._definitions.columns import changed, place
 from litejobs._process.clock import RealTime
 from litejobs._storage.group_commit import insert_grouped
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import add_note
 from litejobs.errors import ConfigurationError, ConstraintViolated, JobExists
 
 if TYPE_CHECKING:
@@ -97,9 +98,10 @@ def enqueue_in_chunks(store: Store, calls: Iterable[Call[Any]], chunk: int) -> J
             worked = RealTime.monotonic() - began
             RealTime.sleep(max(LEAST_REST, worked) if is_contended() else LEAST_REST)
     except BaseException as error:
-        error.add_note(
+        add_note(
+            error,
             f"{len(ids)} jobs of the chunks before are stored"
-            + (f", the last of them as {ids[-1]}" if ids else "")
+            + (f", the last of them as {ids[-1]}" if ids else ""),
         )
         raise
     return ids

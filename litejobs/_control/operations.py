@@ -27,6 +27,7 @@ from litejobs._definitions.checks import (
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process.clock import RealTime
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import block
 from litejobs._values.text import sentence
 from litejobs.errors import (
     ConfigurationError,
@@ -103,7 +104,7 @@ class _NothingChanged(Exception):
     """The transaction is rolled back, since there is nothing to store."""
 
 
-@contextlib.contextmanager
+@block
 def opened_if_changed(
     store: Store,
     name: str,
@@ -129,7 +130,7 @@ def opened_if_changed(
             raise _NothingChanged
 
 
-@contextlib.contextmanager
+@block
 def opened(
     store: Store,
     name: str,

@@ -26,6 +26,7 @@ from litejobs._storage.connections import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import block
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def judge_by(
     return bool(set_aside)
 
 
-@contextlib.contextmanager
+@block
 def policy_in_memory(policy: Policy) -> Iterator[apsw.Connection]:
     """The policy and its limits are those of the task ALONE, which nobody runs."""
     with _Simulation.on(apsw.Connection(MEMORY)) as simulation:
@@ -287,7 +288,7 @@ class _File:
         self.limited(memory)
         return memory
 
-    @contextlib.contextmanager
+    @block
     def simulation(self) -> Iterator[_Simulation]:
         """One on a database that may have been used before, which is quicker."""
         held = in_memory.is_held(self.vfs)
@@ -367,7 +368,7 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
         )
 
 
-@contextlib.contextmanager
+@block
 def _one_moment(reader: apsw.Connection) -> Iterator[None]:
     """All rows that are read in the block are of one moment.
 
@@ -401,7 +402,7 @@ class _Simulation:
         self._filled = filled
 
     @classmethod
-    @contextlib.contextmanager
+    @block
     def on(cls, memory: apsw.Connection) -> Iterator[Self]:
         """One on this connection, which is closed after the block."""
         with contextlib.closing(memory):

@@ -17,6 +17,7 @@ from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
 from litejobs._storage.files import MEMORY
+from litejobs._values.blocks import block
 from litejobs.errors import (
     JobCancelled,
     JobDeadLettered,
@@ -132,7 +133,7 @@ def _waiting_for(
     return waiting_for(store, job_id)
 
 
-@contextlib.contextmanager
+@block
 def waiting_for(store: Store, job_id: int) -> Iterator[None]:
     """In the block the caller waits for the job, be it a task or not.
 

@@ -37,6 +37,7 @@ from litejobs._definitions.policy import (
     Rule,
     without_jitter,
 )
+from litejobs._values.blocks import block
 from litejobs._values.text import Lines
 from litejobs.errors import ConfigurationError
 
@@ -641,7 +642,7 @@ def _others(data: Mapping[str, Any], name: str) -> str:
     return " and ".join(each for each in data if each != name)
 
 
-@contextlib.contextmanager
+@block
 def _in(place: str) -> Iterator[None]:
     """Put the place before what is refused inside."""
     try:

@@ -43,6 +43,7 @@ from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import block
 from litejobs._values.text import sentence
 from litejobs.errors import (
     ArgumentError,
@@ -325,7 +326,7 @@ class Outbox:
 
     # One pass ---------------------------------------------------------------------
 
-    @contextlib.contextmanager
+    @block
     def _source(self) -> Iterator[Source]:
         """The application's table through a new connection, closed after the block."""
         if self._closed:

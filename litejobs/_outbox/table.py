@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from litejobs._storage import process_guard
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import outbox_statements
+from litejobs._values.blocks import block
 from litejobs.errors import ConfigurationError, FileRefused, SharedFile
 
 Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat"]
@@ -160,7 +161,7 @@ def bind(
     return text, flat
 
 
-@contextlib.contextmanager
+@block
 def cursor_of(connection: Any) -> Iterator[Any]:
     cursor = connection.cursor()
     try:

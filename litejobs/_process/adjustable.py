@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
+
+from litejobs._values.blocks import block
 
 
 class Adjustable:
     """Named values; a class of them says what they usually are."""
 
-    @contextlib.contextmanager
+    @block
     def instead(self, **values: float) -> Iterator[None]:
         """Have other values within the block, as tests ask for.
 

@@ -23,7 +23,6 @@ transaction. So the clock is held on request only.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import functools
 import sys
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from litejobs._values.blocks import block
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def release_clock() -> None:
         _holds -= 1
 
 
-@contextlib.contextmanager
+@block
 def held_clock() -> Iterator[None]:
     """Hold the clock for the length of a `with` block, or of a decorated function."""
     hold_clock()
@@ -143,7 +143,7 @@ def _python_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-@contextlib.contextmanager
+@block
 def settable() -> Iterator[None]:
     """In the block `move_to` may set the clock; after it, it is as it was before."""
     global _settable, _stands_at  # noqa: PLW0603 - one clock for the process

@@ -25,6 +25,7 @@ from typing import Any
 
 from litejobs._process import log
 from litejobs._process.clock import RealTime
+from litejobs._values.blocks import block
 
 VARIABLE = "LITEJOBS_RELOADER"
 """In the environment of a child: the descriptor of its socket."""
@@ -172,7 +173,7 @@ class _Child:
             self._process.wait()
 
 
-@contextlib.contextmanager
+@block
 def _signals(caught: list[int]) -> Iterator[None]:
     before = {
         number: signal.signal(number, lambda number, _: caught.append(number))
@@ -226,7 +227,7 @@ def is_child() -> bool:
     return VARIABLE in os.environ
 
 
-@contextlib.contextmanager
+@block
 def reporting() -> Iterator[Callable[[], None]]:
     """Tell the parent, if there is one, what is imported in the block, and later.
 

@@ -9,7 +9,6 @@ their stack and in their modules; anything else counts as the program.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import os
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from litejobs._values.blocks import block
 from litejobs.errors import ConfigurationError
 
 VARIABLE = "LITEJOBS_START"
@@ -30,7 +30,7 @@ _SPAWN = {"_fixup_main_from_name", "_fixup_main_from_path"}
 _importing: list[str] = []
 
 
-@contextlib.contextmanager
+@block
 def importing(why: str) -> Iterator[None]:
     """Nothing is started by what is imported in the block, for this reason."""
     _importing.append(why)

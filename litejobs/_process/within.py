@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
 
+from litejobs._values.blocks import block
+
 Turns = tuple[object, ...]
 
 _turns: ContextVar[Turns] = ContextVar("litejobs_turns", default=())
@@ -32,7 +34,7 @@ def end(token: Token[Turns]) -> None:
         _turns.reset(token)
 
 
-@contextlib.contextmanager
+@block
 def within(turn: object) -> Iterator[None]:
     """In the block the caller is within it."""
     token = begin(turn)

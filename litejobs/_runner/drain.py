@@ -20,6 +20,7 @@ from litejobs._storage.runner_lock import lock_of
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import take_raised
+from litejobs._values.blocks import block
 from litejobs._values.text import sentence
 from litejobs.errors import LiteJobsError, TaskInterrupt
 
@@ -117,7 +118,7 @@ class Drain:
                 self._turn(loop, loop.look(), 0)
         return Performed(job_id, context.value, self._error)
 
-    @contextlib.contextmanager
+    @block
     def _begun(self) -> Iterator[_loop.Loop]:
         """The lock is held, and a loop has begun, which ends with the block."""
         database = self._store.database

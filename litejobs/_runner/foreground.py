@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from litejobs._process import log
+from litejobs._values.blocks import block
 
 if TYPE_CHECKING:
     from litejobs._runner.companions import Companions
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Signals = list[signal.Signals]
 
 
-@contextlib.contextmanager
+@block
 def signals() -> Iterator[Signals]:
     """Within the block SIGTERM and SIGINT are put into the list, in the main thread.
 

@@ -14,6 +14,7 @@ from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
 from litejobs._storage.runner_lock import runner_or_successor, runner_process
 from litejobs._storage.vital_signs import CAUSES, HELD, causes_shown, is_suspended
+from litejobs._values.blocks import block
 from litejobs._values.text import escaped
 from litejobs.errors import FileRefused, LiteJobsError, RunnerActive
 
@@ -131,7 +132,7 @@ def _standbys(store: Store) -> list[int]:
     return []
 
 
-@contextlib.contextmanager
+@block
 def _in_turn(store: Store) -> Iterator[None]:
     """In memory, what keeps its one connection is not waited for without an end.
 

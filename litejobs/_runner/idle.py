@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
+
+from litejobs._values.blocks import block
 
 
 class IdleWait:
@@ -24,7 +25,7 @@ class IdleWait:
         """Whether anybody waits, for this or for the loop to go on."""
         return self._waiting > 0
 
-    @contextlib.contextmanager
+    @block
     def waited_for(self) -> Iterator[None]:
         """In the block somebody waits."""
         with self._changed:

@@ -20,6 +20,7 @@ from litejobs._runner.drain import (
 from litejobs._runner.health import runner_active
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks.current import take_raised
+from litejobs._values.blocks import block
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Inline:
         finally:
             self._end()
 
-    @contextlib.contextmanager
+    @block
     def interrupted(self) -> Iterator[None]:
         """In the block somebody else runs the jobs of the file: `drain`, say."""
         self._stack.close()
@@ -128,7 +129,7 @@ class Inline:
             loop.end()
         self._companions.catch_up(self._store.database)
 
-    @contextlib.contextmanager
+    @block
     def _quiet(self) -> Iterator[None]:
         """What this thread commits in the block is the loop's own."""
         before = getattr(self._here, "is_quiet", False)

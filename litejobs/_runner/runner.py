@@ -28,6 +28,7 @@ from litejobs._runner.turns import Turns
 from litejobs._runner.vital_watch import VitalWatch
 from litejobs._storage.runner_lock import runner_lives
 from litejobs._tasks import outcome as outcomes
+from litejobs._values.blocks import block
 from litejobs._values.text import sentence
 from litejobs.errors import DatabaseBusy, DatabaseFull, DiskFailed, LiteJobsError
 
@@ -402,7 +403,7 @@ class Runner(Turns):
             )
         return self._problem
 
-    @contextlib.contextmanager
+    @block
     def one_at_a_time(self) -> Iterator[None]:
         """Begin a job only when no other one runs, in the block: the order is certain.
 
@@ -618,7 +619,7 @@ class Runner(Turns):
             self._stopping.wait(self._pause_s)
             self._pause_s = min(self._pause_s * 2, TIMES.longest_pause)
 
-    @contextlib.contextmanager
+    @block
     def _supervised(self) -> Iterator[list[BaseException]]:
         """An error in the block is in the list, in `health`, and in the log.
 

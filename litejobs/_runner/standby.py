@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
@@ -17,6 +16,7 @@ from litejobs._process.timing import TIMES
 from litejobs._storage import byte_locks
 from litejobs._storage.files import MEMORY, sidecars
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import block
 from litejobs._values.text import sentence
 from litejobs.errors import FileRefused, ForkedProcess, LiteJobsError
 
@@ -188,7 +188,7 @@ class Standby:
                 self._file.give_back(number, self)
                 self._file.close_if_free()
 
-    @contextlib.contextmanager
+    @block
     def _supervised(self) -> Iterator[list[BaseException]]:
         """What fails in the block is in the list, in the log and in `problems`."""
         failed: list[BaseException] = []

@@ -7,11 +7,12 @@ the real one nor one that a test holds.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 
 import apsw
+
+from litejobs._values.blocks import block
 
 _DAY_MS = 86_400_000
 _JULIAN_MS_OF_1970 = 210_866_760_000_000
@@ -37,7 +38,7 @@ class SimulatedClock(apsw.VFS):
         return self.xCurrentTimeInt64() / _DAY_MS
 
 
-@contextlib.contextmanager
+@block
 def simulated_clock(now_ms: int) -> Iterator[SimulatedClock]:
     """A clock for the connections that are opened, and closed, in the block."""
     clock = SimulatedClock(now_ms)

@@ -25,6 +25,7 @@ from litejobs._storage.backup import PAUSE
 from litejobs._storage.connections import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import queries, quoted
+from litejobs._values.blocks import block
 from litejobs.errors import DatabaseFull
 
 ON_DISK = ""
@@ -56,7 +57,7 @@ class Copy:
     has_triggers: bool = False
 
 
-@contextlib.contextmanager
+@block
 def copies(origin: Origin, number: int) -> Iterator[list[Copy]]:
     """So many copies of the file at one moment; at the end nothing is left of them.
 
@@ -79,7 +80,7 @@ def _check(source: apsw.Connection, path: str) -> None:
     schema_version.check_as_made(source, path, version or 0)
 
 
-@contextlib.contextmanager
+@block
 def _one_moment(source: apsw.Connection) -> Iterator[None]:
     """What the source shows in the block is of one moment."""
     if source.in_transaction:

@@ -27,6 +27,7 @@ from litejobs._simulation.attempts import Ending, Endings, simulated_attempt
 from litejobs._storage.rows import savepoint
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
+from litejobs._values.blocks import block
 from litejobs.errors import ConfigurationError, LiteJobsError, TaskCancelled
 
 if TYPE_CHECKING:
@@ -494,7 +495,7 @@ def _text(ms: int) -> str:
     return from_ms(ms).isoformat(timespec="milliseconds")
 
 
-@contextlib.contextmanager
+@block
 def _transaction(db: apsw.Connection) -> Iterator[None]:
     db.execute("begin immediate")
     try:

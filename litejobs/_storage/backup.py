@@ -19,6 +19,7 @@ from litejobs._process.clock import RealTime, now
 from litejobs._process.sizes import SIZES
 from litejobs._storage import files, process_guard
 from litejobs._storage.files import MEMORY
+from litejobs._values.blocks import block
 from litejobs._values.descriptors import too_many_open
 from litejobs._values.text import one_line
 from litejobs.errors import (
@@ -103,7 +104,7 @@ def copy(
             raise _damaged(real, str(error)) from error
 
 
-@contextlib.contextmanager
+@block
 def new_file(
     target: str | os.PathLike[str],
     *,
@@ -348,7 +349,7 @@ def _flush_folder(folder: str) -> None:
 # Copying ------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
+@block
 def _snapshot(source: apsw.Connection, *, memory: bool) -> Iterator[None]:
     """What the source shows in the block is of one moment."""
     if memory:

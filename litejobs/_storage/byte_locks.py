@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from litejobs._storage.files import create_private
+from litejobs._values.blocks import block
 from litejobs._values.descriptors import too_many_open
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
 
@@ -215,7 +216,7 @@ def opened(path: str | os.PathLike[str], *, make: bool = True) -> LockFile | Non
         return _known(path, descriptor)
 
 
-@contextlib.contextmanager
+@block
 def using(
     path: str | os.PathLike[str], *, make: bool = True
 ) -> Iterator[LockFile | None]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator
 
 import apsw
 
 from litejobs._storage.statements import query
+from litejobs._values.blocks import block
 
 _ROWS = frozenset({apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
 # What an installation or an upgrade says of our own tables, indexes, views, triggers.
@@ -70,7 +70,7 @@ _PRAGMAS = frozenset(
 )
 
 
-@contextlib.contextmanager
+@block
 def confined(connection: apsw.Connection) -> Iterator[None]:
     """In the block the connection can set up its file, and nothing else.
 
@@ -96,7 +96,7 @@ def confined(connection: apsw.Connection) -> Iterator[None]:
         connection.limit(apsw.SQLITE_LIMIT_ATTACHED, attached)
 
 
-@contextlib.contextmanager
+@block
 def unconfined(connection: apsw.Connection) -> Iterator[None]:
     """Within `confined`, for a file of which nothing has been read."""
     confining = connection.authorizer

@@ -17,6 +17,7 @@ from litejobs._storage.files import MEMORY, size_of
 from litejobs._storage.reading import Reading
 from litejobs._storage.refusals import translating
 from litejobs._storage.reserve import FIRST, LAST
+from litejobs._values.blocks import block
 from litejobs.errors import DatabaseBusy, DatabaseFull, DiskFailed
 
 _LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
@@ -194,7 +195,7 @@ class HouseKeeping(Reading):
         with contextlib.suppress(DatabaseFull):
             self.cut_log()
 
-    @contextlib.contextmanager
+    @block
     def making_room(self) -> Iterator[None]:
         """In the block jobs are deleted, on a full disk too; it has room afterwards."""
         if self.path == MEMORY:
@@ -264,7 +265,7 @@ class HouseKeeping(Reading):
 
     # Its content anew -------------------------------------------------------------
 
-    @contextlib.contextmanager
+    @block
     def replacing(self) -> Iterator[apsw.Connection]:
         """The writer, for a block that puts another content into the file.
 

@@ -33,6 +33,7 @@ from litejobs._storage import process_guard
 from litejobs._storage.files import MEMORY
 from litejobs._storage.schema import configure, record_install
 from litejobs._storage.statements import image
+from litejobs._values.blocks import block
 
 # SQLite does not ask a VFS for a database of that name; for one of this name it does,
 # and is told that it is the path.
@@ -407,7 +408,7 @@ class _Spare:
                 return
         held[0].close()
 
-    @contextlib.contextmanager
+    @block
     def scratch(self, *, held: bool, statements: int) -> Iterator[Scratch]:
         """One that is empty, for the block; it is kept, unless that raises."""
         hooks = tuple(apsw.connection_hooks)

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from litejobs._process import log
+from litejobs._values.blocks import block
 from litejobs.errors import FileRefused, SharedFile
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def recheck(path: str | os.PathLike[str]) -> None:
         protection.look()
 
 
-@contextlib.contextmanager
+@block
 def expected_open(path: str | os.PathLike[str]) -> Iterator[None]:  # noqa: ARG001 - it is said whose
     """A connection of ours is opened or closed in the block, and not mistaken.
 

@@ -18,6 +18,7 @@ from litejobs._storage.refusals import translating
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.writer_lock import Owner, current_owner
 from litejobs._storage.writing import Writing
+from litejobs._values.blocks import block
 
 
 class Reading(Writing):
@@ -31,7 +32,7 @@ class Reading(Writing):
         self._is_drowsy = False  # and who would read waits
         super().__init__(path, durability, allow_network=allow_network, as_is=as_is)
 
-    @contextlib.contextmanager
+    @block
     def reader(
         self, *, outside: bool = False, patience: float = -1
     ) -> Iterator[apsw.Connection]:
@@ -87,7 +88,7 @@ class Reading(Writing):
         with self.reader() as connection:
             return self._rows(connection, query, parameters)
 
-    @contextlib.contextmanager
+    @block
     def one_moment(
         self, *, outside: bool = False
     ) -> Iterator[Callable[[str, Any], list[Any]]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 
 import apsw
 
+from litejobs._values.blocks import block
 from litejobs._values.descriptors import too_many_open
 from litejobs._values.text import one_line
 from litejobs.errors import (
@@ -83,7 +83,7 @@ def corrupt_sentence(path: str, detail: str) -> str:
     )
 
 
-@contextlib.contextmanager
+@block
 def translating() -> Iterator[None]:
     """SQLite's errors become ours; others pass."""
     try:

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterator
 
 from litejobs._storage.files import create_private
+from litejobs._values.blocks import block
 from litejobs.errors import ReadOnlyDatabase
 
 LOG = 4_096_000
@@ -120,7 +121,7 @@ class Reserve:
             return False
         return left < size
 
-    @contextlib.contextmanager
+    @block
     def lent(self) -> Iterator[bool]:
         """In the block a part of it is room, if there is so much; then it is put back.
 
@@ -151,7 +152,7 @@ class Reserve:
                 os.ftruncate(descriptor, before)
                 raise
 
-    @contextlib.contextmanager
+    @block
     def _opened(self) -> Iterator[int]:
         """A descriptor of the file, if it is one of nothing but room, and has one name.
 

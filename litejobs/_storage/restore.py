@@ -44,6 +44,7 @@ from litejobs._storage.schema_version import (
     installed_version,
 )
 from litejobs._storage.statements import query
+from litejobs._values.blocks import block
 from litejobs._values.descriptors import too_many_open
 from litejobs.errors import (
     ConfigurationError,
@@ -127,7 +128,7 @@ def others(connection: apsw.Connection) -> list[str]:
 # What is to come ----------------------------------------------------------------------
 
 
-@contextlib.contextmanager
+@block
 def staged(
     source: str | os.PathLike[str], path: str, present: apsw.Connection | None
 ) -> Iterator[Staged]:
@@ -244,7 +245,7 @@ def _fit(connection: apsw.Connection, name: str, present: apsw.Connection) -> No
 # Putting it there ---------------------------------------------------------------------
 
 
-@contextlib.contextmanager
+@block
 def runner_lock(path: str, present: apsw.Connection | None) -> Iterator[None]:
     """No runner runs the jobs of the file in the block.
 

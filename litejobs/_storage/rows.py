@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import apsw
 
 from litejobs._process import fork_guard
 from litejobs._storage import statements
+from litejobs._values.blocks import block
 
 
 def fetch_lossy(
@@ -44,7 +44,7 @@ def fetch_lossy(
         ]
 
 
-@contextlib.contextmanager
+@block
 def savepoint(connection: apsw.Connection) -> Iterator[None]:
     """What the block writes is undone if it raises; the transaction stays open.
 

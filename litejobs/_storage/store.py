@@ -16,6 +16,7 @@ from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
+from litejobs._values.blocks import block
 from litejobs.errors import Closed, ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class SetAside(NamedTuple):
     dependents: weakref.WeakSet[Dependent]
 
 
-@contextlib.contextmanager
+@block
 def opened_by(opener: Opener) -> Iterator[None]:
     """In the block each `Store` that is opened gets its file from *opener*.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+
+from litejobs._values.blocks import block
 
 PAUSE = 0.001  # seconds between two looks whether who has waited may go on
 
@@ -23,7 +24,7 @@ class WaitedFor:
         self.ended = 0
         """How often somebody has waited until a job had ended."""
 
-    @contextmanager
+    @block
     def job(self, job_id: int) -> Iterator[None]:
         """It is waited for in the block."""
         self._ids.append(job_id)

@@ -5,7 +5,6 @@ How long that is waited for, `kept_waiting` says.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections import deque
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs._storage import kept_waiting
+from litejobs._values.blocks import block
 from litejobs.errors import LiteJobsError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class FairLock:
             raise LiteJobsError(refusal)
         return waiter
 
-    @contextlib.contextmanager
+    @block
     def driven_by(
         self, coroutine: Owner, loop: asyncio.AbstractEventLoop
     ) -> Iterator[None]:

@@ -27,6 +27,7 @@ from litejobs._storage.writer_lock import (
     answer,
     current_owner,
 )
+from litejobs._values.blocks import block
 from litejobs.errors import (
     DatabaseBusy,
     DatabaseFull,
@@ -66,7 +67,7 @@ class Writing(Transactions, abc.ABC):
         self.waited_for = WaitedFor()
         super().__init__(path, durability, allow_network=allow_network, as_is=as_is)
 
-    @contextlib.contextmanager
+    @block
     def transaction(
         self, patience: float = -1, *, keeps_schema: bool = False
     ) -> Iterator[apsw.Connection]:
@@ -115,7 +116,7 @@ class Writing(Transactions, abc.ABC):
             for listener in self._listeners:
                 listener()
 
-    @contextlib.contextmanager
+    @block
     def _having_the_turn(self, patience: float = -1) -> Iterator[None]:
         """It is this thread's turn in the block, and the next one's after it."""
         me = current_owner()
@@ -370,7 +371,7 @@ class Writing(Transactions, abc.ABC):
         """Ask the loop of a runner, while it waits for its turn, if it has no time."""
         self._turn.hurried = hurried
 
-    @contextlib.contextmanager
+    @block
     def _taking_long(self) -> Iterator[None]:
         """In the block, in turn, the others wait however long it takes."""
         self._turn.ends_by_itself = True
@@ -404,7 +405,7 @@ class Writing(Transactions, abc.ABC):
         A runner looks by itself, but perhaps there is none.
         """
 
-    @contextlib.contextmanager
+    @block
     def _room_after_refusals(self) -> Iterator[None]:
         """Who is refused a job for lack of room looks whether there is some now."""
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import contextvars
 import functools
 import os
@@ -24,6 +23,7 @@ from litejobs._process.interrupts import shielded
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.coroutines import Exit, cancelled_within
+from litejobs._values.blocks import block
 from litejobs.errors import (
     ConfigurationError,
     ForkedProcess,
@@ -292,7 +292,7 @@ class AttemptContext:
         """Forget what was to be ended: it has ended, and others come after it."""
         self._overdue.clear()
 
-    @contextlib.contextmanager
+    @block
     def waiting_for(self, job_id: int) -> Iterator[None]:
         """Wait in the block for a job of the same file.
 
@@ -351,7 +351,7 @@ class AttemptContext:
         self.latest_progress = (float(fraction), text)
         self._report(self)
 
-    @contextlib.contextmanager
+    @block
     def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
         """See `Current.transaction`."""
         self._check_process()
@@ -486,7 +486,7 @@ class Current:
         """
         self._context.progress(fraction, message)
 
-    @contextlib.contextmanager
+    @block
     def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
         """Write the task's own tables and complete its job, in one commit.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from litejobs._values import blocks
 from litejobs.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ def _wrapper(
 
 def block(make: Callable[P, Iterator[T]]) -> Callable[P, Block[T]]:
     """Make blocks of a generator that yields once, as `contextlib.contextmanager`."""
-    manager = contextlib.contextmanager(make)
+    manager = blocks.block(make)
 
     @functools.wraps(make)
     def begin(*args: P.args, **kwargs: P.kwargs) -> Block[T]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -18,6 +17,7 @@ from litejobs._tasks.current import (
     attempt_of_caller,
 )
 from litejobs._tasks.task import BoundTask, Task
+from litejobs._values.blocks import add_note
 from litejobs.errors import ConfigurationError, LiteJobsError
 from litejobs.testing.blocks import block
 from litejobs.testing.lookup import TaskLike, note_performed, to_run
@@ -82,7 +82,7 @@ def perform(task: Any, /, *args: Any, **kwargs: Any) -> Any:
     if performed.error is not None:
         row = store.row("get_job", {"id": performed.job_id})
         if row is not None:
-            performed.error.add_note(_said(row))
+            add_note(performed.error, _said(row))
         raise performed.error
     return performed.value
 
@@ -180,7 +180,7 @@ class StandIn(Current):
         self._schedule = schedule
         self._occurrence_at = occurrence_at
 
-    @contextlib.contextmanager
+    @block
     def _running(self) -> Iterator[None]:
         token = attempt_of_caller.set(self._context)
         try:
@@ -206,7 +206,7 @@ class StandIn(Current):
         """The instant that was given."""
         return self._occurrence_at
 
-    @contextlib.contextmanager
+    @block
     def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
         """Write into the file of *jobs*; no job is completed with it.
 

@@ -226,7 +226,7 @@ class _FaultyFile(apsw.VFSFile):
         super().xSync(flags)
 
 
-@contextlib.contextmanager
+@block
 def _faulty(
     database: Database, left: int | None, io_error_at: int | None, told: Faults
 ) -> Iterator[None]:
@@ -249,7 +249,7 @@ def _faulty(
         vfs.unregister()
 
 
-@contextlib.contextmanager
+@block
 def _unraisable_passed_over() -> Iterator[None]:
     """Apsw tells the faults of files to this hook, besides to SQLite."""
     before = sys.unraisablehook
@@ -280,7 +280,7 @@ def _in_use(database: Database) -> LiteJobsError:
 # A lock that another connection has ---------------------------------------------------
 
 
-@contextlib.contextmanager
+@block
 def _locked(database: Database, busy: bool | Duration, told: Faults) -> Iterator[None]:
     with expected_open(database.path):
         other = apsw.Connection(database.path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -325,7 +325,7 @@ def _release_after(
 # A process that is killed -------------------------------------------------------------
 
 
-@contextlib.contextmanager
+@block
 def _killing(database: Database, point: str, told: Faults) -> Iterator[None]:
     def kill(reached: str) -> None:
         if reached == point and not told.struck["kill"]:

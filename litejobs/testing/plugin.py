@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from litejobs._values.blocks import block
+
 if TYPE_CHECKING:
     from litejobs.testing.clocks import Clock
     from litejobs.testing.isolation import Isolation
@@ -169,7 +171,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Fixtures: what a test asks for by name.
 
 
-@contextlib.contextmanager
+@block
 def _isolated_test(request: pytest.FixtureRequest) -> Iterator[Isolation | None]:
     """The test has files of its own, unless its marker says that it has not."""
     node = request.node
