@@ -258,33 +258,33 @@ def test_a_unique_key_that_would_be_cut_off_is_refused(db: Sql) -> None:
     ],
 )
 def test_keys_of_a_schedule_are_filled_in(
-    db: Sql, args: str, found: str, by_hand: bool
+    held: Sql, args: str, found: str, by_hand: bool
 ) -> None:
     """Whatever there is: what is refused at an instant would hold up all others."""
-    serve(db)
+    serve(held)
     schedule = {"name": "s", "task": "a", "every_ms": HOUR, "args": args}
     keys = dict.fromkeys(KINDS, "k:{host}:{port}:{{")
-    db.insert("litejobs_schedule", **schedule, **keys)
+    held.insert("litejobs_schedule", **schedule, **keys)
     for _ in range(2):
         if by_hand:
-            db.insert("litejobs_run_now", schedule_id=1)
+            held.insert("litejobs_run_now", schedule_id=1)
         else:
-            db.insert("litejobs_backfill", schedule_id=1, at=db.now)
-        db.wait(1000)
-    [job] = db.column("select id from litejobs_job")
-    row = db.job(job)
+            held.insert("litejobs_backfill", schedule_id=1, at=held.now)
+        held.wait(1000)
+    [job] = held.column("select id from litejobs_job")
+    row = held.job(job)
     assert row.unique_key == found
     assert row.concurrency_key[:250] == row.circuit[:250] == found[:250]
-    skipped = db.rows(
+    skipped = held.rows(
         "select reason, job_id from litejobs_occurrence where state = 'skipped'"
     )
     assert [(each.reason, each.job_id) for each in skipped] == [("unique_key", job)]
 
 
-def test_a_schedule_goes_on_when_its_task_has_other_parameters(db: Sql) -> None:
-    serve(db)
+def test_a_schedule_goes_on_when_its_task_has_other_parameters(held: Sql) -> None:
+    serve(held)
     schedule = {"name": "s", "task": "a", "every_ms": HOUR, "args": '["x"]'}
-    db.insert("litejobs_schedule", **schedule, unique_key="k:{host}")
-    db.execute("""update litejobs_task set parameters = '{"places":["url"]}'""")
-    db.insert("litejobs_run_now", schedule_id=1)
-    assert db.column("select unique_key from litejobs_job") == ["k:"]
+    held.insert("litejobs_schedule", **schedule, unique_key="k:{host}")
+    held.execute("""update litejobs_task set parameters = '{"places":["url"]}'""")
+    held.insert("litejobs_run_now", schedule_id=1)
+    assert held.column("select unique_key from litejobs_job") == ["k:"]

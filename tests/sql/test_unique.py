@@ -187,64 +187,64 @@ def test_a_key_is_free_when_its_job_has_ended(
 @for_each("on_conflict", [None, "ignore", "replace", "debounce", "raise"])
 @for_each("state", UNFINISHED)
 def test_a_job_whose_time_is_over_holds_its_key_only_while_it_runs(
-    db: Sql, state: str, on_conflict: str | None, how: str
+    held: Sql, state: str, on_conflict: str | None, how: str
 ) -> None:
     """No tick has seen it yet, and what is asked for would be lost with it."""
-    job = job_in(db, state, expires_at=db.now + 3 * HOUR)
-    db.wait(3 * HOUR)
+    job = job_in(held, state, expires_at=held.now + 3 * HOUR)
+    held.wait(3 * HOUR)
     if state == "processing":
-        before = db.content("litejobs_job")
+        before = held.content("litejobs_job")
         if on_conflict == "raise":
-            assert refused(db, how) == TAKEN
+            assert refused(held, how) == TAKEN
         else:
-            ask(db, how, on_conflict=on_conflict)
-        assert db.content("litejobs_job") == before
+            ask(held, how, on_conflict=on_conflict)
+        assert held.content("litejobs_job") == before
         return
-    ask(db, how, on_conflict=on_conflict)
-    ended = db.job(job)
+    ask(held, how, on_conflict=on_conflict)
+    ended = held.job(job)
     assert (ended.state, ended.stopped_by) == ("cancelled", "expired")
-    assert (ended.finished_at, ended.args) == (db.now, "[1]")
-    [new] = db.query("find_by_unique_key", unique_key="k")
+    assert (ended.finished_at, ended.args) == (held.now, "[1]")
+    [new] = held.query("find_by_unique_key", unique_key="k")
     assert new.id != job
-    assert (db.job(new.id).state, db.job(new.id).args) == ("pending", "[2]")
-    db.tick()
-    assert db.job(new.id).state == "pending"
+    assert (held.job(new.id).state, held.job(new.id).args) == ("pending", "[2]")
+    held.tick()
+    assert held.job(new.id).state == "pending"
 
 
-def test_a_job_is_held_by_its_key_until_the_moment_it_expires(db: Sql) -> None:
-    job = job_in(db, "scheduled", expires_at=db.now + HOUR)
-    db.wait(HOUR - 1)
-    ask(db)
-    assert count(db) == 1
-    db.wait(1)
-    ask(db)
-    assert count(db) == 2
-    assert db.job(job).stopped_by == "expired"
+def test_a_job_is_held_by_its_key_until_the_moment_it_expires(held: Sql) -> None:
+    job = job_in(held, "scheduled", expires_at=held.now + HOUR)
+    held.wait(HOUR - 1)
+    ask(held)
+    assert count(held) == 1
+    held.wait(1)
+    ask(held)
+    assert count(held) == 2
+    assert held.job(job).stopped_by == "expired"
 
 
 def test_those_that_wait_for_a_job_whose_key_is_taken_over_hear_of_its_end(
-    db: Sql,
+    held: Sql,
 ) -> None:
-    job = job_in(db, "scheduled", expires_at=db.now + HOUR)
-    child = db.enqueue("a")
-    db.insert("litejobs_dependency", job_id=child, parent_id=job)
-    db.wait(HOUR)
-    ask(db)
-    db.tick()
-    assert (db.job(child).state, db.job(child).stopped_by) == (
+    job = job_in(held, "scheduled", expires_at=held.now + HOUR)
+    child = held.enqueue("a")
+    held.insert("litejobs_dependency", job_id=child, parent_id=job)
+    held.wait(HOUR)
+    ask(held)
+    held.tick()
+    assert (held.job(child).state, held.job(child).stopped_by) == (
         "cancelled",
         "parent_failed",
     )
 
 
-def test_what_has_outlived_its_time_ends_before_the_new_one_comes(db: Sql) -> None:
+def test_what_has_outlived_its_time_ends_before_the_new_one_comes(held: Sql) -> None:
     """Both have their places in one log, whether the new row comes whole or not."""
-    job = job_in(db, "scheduled", expires_at=db.now + HOUR)
-    db.wait(HOUR)
+    job = job_in(held, "scheduled", expires_at=held.now + HOUR)
+    held.wait(HOUR)
     asked = dict.fromkeys(re.findall(r":(\w+)", queries()["enqueue_job"]))
     asked |= {"task": "a", "args": "[]", "unique_key": "k", "wait_ms": 0}
-    [new] = db.query("enqueue_job", **asked)
-    last = db.execute(
+    [new] = held.query("enqueue_job", **asked)
+    last = held.execute(
         "select id, job_id, new_state from litejobs__logged order by id desc limit 2"
     )
     assert last == [
