@@ -68,13 +68,21 @@ class Guardian:
         It is not waited for here: threads of the program may wait until the main thread
         counts as ended, which is after this.
         """
-        if self._watched and threads_of_program():
+        if self._watched and (names := threads_of_program()):
             later = threading.Thread(
                 target=self._stop_later, name="litejobs-end", daemon=True
             )
-            # CPython before 3.12.2 starts none by now, and nor could the runner.
-            with contextlib.suppress(RuntimeError):
+            try:
                 later.start()
+            except RuntimeError:
+                # CPython 3.12.0 and 3.12.1, where the runner could start none either.
+                log.warning(
+                    "the main thread has ended, and thread %r goes on: no more jobs "
+                    "are run, since this Python starts no threads any more; let the "
+                    "main thread wait: thread.join()",
+                    names[0],
+                )
+            else:
                 return
         self.stop_all()
 

@@ -626,3 +626,36 @@ def test_a_runner_that_has_ended_can_be_started_again(tmp_path: Path) -> None:
         assert jobs.health()["role"] == "stopped"
         jobs.start()
         assert jobs.enqueue("work").result(BOUND) == "done"
+
+
+def test_where_no_thread_can_be_started_any_more_the_runner_stops_and_says_so(
+    tmp_path: Path,
+) -> None:
+    """As CPython 3.12.0 and 3.12.1 have it when the main thread has ended."""
+    done = _run_program(
+        """
+        import sys, threading
+        from litejobs import LiteJobs
+
+        jobs = LiteJobs(sys.argv[1])
+        main = threading.main_thread()
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if threading.current_thread() is main and thread.name == "litejobs-end":
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            start(thread)
+
+        threading.Thread.start = refuse
+
+        def serve():
+            main.join()
+            print(jobs.health()["role"])
+
+        threading.Thread(target=serve, name="server").start()
+        jobs.start()
+        """,
+        tmp_path / "jobs.db",
+    )
+    assert (done.returncode, done.stdout) == (0, "stopped\n")
+    assert "thread 'server' goes on: no more jobs are run" in done.stderr
