@@ -172,7 +172,7 @@ SAME_MOMENT = {
 # sql/test_gates.py tells a story with all triggers made in one order and in the other.
 FOLLOWERS = {
     *("litejobs_job_update_changes_head", "litejobs_job_update_changes_lane"),
-    "litejobs_job_end_tells_others",
+    *("litejobs_job_end_tells_others", "litejobs_job_settings_are_logged"),
 }
 
 

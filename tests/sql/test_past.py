@@ -70,7 +70,54 @@ def test_what_a_person_changes_is_told_and_what_was_there_kept(db: Sql) -> None:
 def test_what_stays_as_it_is_is_not_told(held: Sql) -> None:
     job = held.enqueue("a", run_at=held.now + HOUR)
     held.execute("update litejobs_job set priority = priority, run_at = run_at")
-    held.execute("update litejobs_job set concurrency_key = 'k', expires_at = null")
+    held.execute(
+        "update litejobs_job set args = args, unique_key = unique_key, "
+        "options = '{\"timeout_ms\": null}', on_parent_failure = null"
+    )
+    assert told(held, job) == []
+
+
+@for_each(
+    "change, subject",
+    [
+        ("args = '[\"secret\"]'", "args replaced"),
+        ("options = '{\"timeout_ms\": 5}'", "timeout_ms none -> 5"),
+        (
+            'options = \'{"max_crashes": 2, "jitter": 0.5}\'',
+            "jitter none -> 0.5, max_crashes none -> 2",
+        ),
+        (
+            "concurrency_key = 'k', concurrency_limit = 2",
+            "concurrency_key none -> k, concurrency_limit none -> 2",
+        ),
+        ("circuit = 'net'", "circuit none -> net"),
+        ('requires = \'["b", "a"]\'', 'requires none -> ["a","b"]'),
+        ("unique_key = 'k'", "unique_key none -> k"),
+        ("unique_for_ms = 7, on_conflict = 'raise'", None),
+        ("expires_at = 1767229200000", "expires none -> 2026-01-01T01:00:00.000Z"),
+        ("on_parent_failure = 'run'", "on_parent_failure none -> run"),
+        ("on_parent_success = 'cancel'", "on_parent_success none -> cancel"),
+    ],
+)
+def test_whatever_is_said_otherwise_is_told(
+    held: Sql, change: str, subject: str | None
+) -> None:
+    held.serve("a")
+    job = held.enqueue("a")
+    held.execute(f"update litejobs_job set {change}, origin = 'me'")
+    expected = subject or "unique_for_ms none -> 7, on_conflict none -> raise"
+    assert told(held, job) == [(expected, "me")]
+    held.execute(f"update litejobs_job set {change}")
+    assert len(told(held, job)) == 1
+    assert held.job(job).origin is None
+    # Nothing of it is in the way of the rest of its life.
+    assert held.execute("select * from litejobs_replay_difference") == []
+
+
+def test_what_a_job_gets_from_its_task_is_not_told(held: Sql) -> None:
+    job = held.enqueue("late", args="{}")
+    held.serve("late", timeout_ms=5, circuit="net", concurrency_key="k")
+    assert held.job(job).circuit == "net"
     assert told(held, job) == []
 
 

@@ -161,6 +161,88 @@ begin
     );
 end;
 
+-- What else is said of a job is said otherwise. Of arguments it is told that they are
+-- others, and not which: who replaces them may want those to be gone. What a job gets
+-- when its task is registered, it has had from the first; facts are put in order.
+create trigger litejobs_job_settings_are_logged
+after update of args, spec_id, concurrency_key, concurrency_limit, circuit, requires,
+    unique_key, unique_for_ms, on_conflict, expires_at, on_parent_failure,
+    on_parent_success
+on litejobs_job
+when (
+    new.args <> old.args or new.spec_id is not old.spec_id
+    or new.concurrency_key is not old.concurrency_key
+    or new.concurrency_limit is not old.concurrency_limit
+    or new.circuit is not old.circuit or new.requires is not old.requires
+    or new.unique_key is not old.unique_key
+    or new.unique_for_ms is not old.unique_for_ms
+    or new.on_conflict is not old.on_conflict or new.expires_at is not old.expires_at
+    or new.on_parent_failure is not old.on_parent_failure
+    or new.on_parent_success is not old.on_parent_success
+)
+and old.created_at is not null and (old.given is null or new.given is not null)
+and not exists (select 1 from litejobs_undoing)
+begin
+    insert into litejobs__changed (job_id, subject, origin, is_frequent)
+    select
+        new.id,
+        substr(group_concat(
+            case
+                when field.name = 'args' then 'args replaced'
+                else field.name || ' ' || coalesce(field.was, 'none') || ' -> '
+                    || coalesce(field.is_now, 'none')
+            end,
+            ', '
+        ), 1, 2000),
+        new.origin,
+        new.origin is 'unique_key'
+    from (
+        select 'args' as name, old.args as was, new.args as is_now
+        union all
+        select 'concurrency_key', old.concurrency_key, new.concurrency_key
+        union all
+        select 'concurrency_limit', old.concurrency_limit, new.concurrency_limit
+        union all
+        select 'circuit', old.circuit, new.circuit
+        union all
+        select
+            'requires',
+            case when old.requires is not null then (
+                select json_group_array(value) from (
+                    select distinct value from json_each(old.requires) order by value
+                )
+            ) end,
+            case when new.requires is not null then (
+                select json_group_array(value) from (
+                    select distinct value from json_each(new.requires) order by value
+                )
+            ) end
+        union all
+        select 'unique_key', old.unique_key, new.unique_key
+        union all
+        select 'unique_for_ms', old.unique_for_ms, new.unique_for_ms
+        union all
+        select 'on_conflict', old.on_conflict, new.on_conflict
+        union all
+        select
+            'expires',
+            strftime('%Y-%m-%dT%H:%M:%fZ', old.expires_at / 1000.0, 'unixepoch'),
+            strftime('%Y-%m-%dT%H:%M:%fZ', new.expires_at / 1000.0, 'unixepoch')
+        union all
+        select 'on_parent_failure', old.on_parent_failure, new.on_parent_failure
+        union all
+        select 'on_parent_success', old.on_parent_success, new.on_parent_success
+        union all
+        select
+            option.name,
+            (select text ->> option.name from litejobs_spec where id = old.spec_id),
+            (select text ->> option.name from litejobs_spec where id = new.spec_id)
+        from litejobs__option as option
+    ) as field
+    where field.was is not field.is_now
+    having count(*) > 0;
+end;
+
 -- A job has options that there are.
 create trigger litejobs_job_spec_guard
 before update of spec_id on litejobs_job
