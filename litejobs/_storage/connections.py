@@ -18,15 +18,14 @@ from litejobs._storage.reserve import FIRST, LAST, Reserve
 from litejobs._storage.schema import configure, prepare, require_sqlite
 from litejobs._storage.schema_version import (
     check_as_made,
+    check_same_version,
     installed_version,
-    newer_sentence,
 )
 from litejobs.errors import (
     Closed,
     CorruptDatabase,
     DatabaseFull,
     FileRefused,
-    NewerSchema,
     ReadOnlyDatabase,
 )
 
@@ -233,8 +232,7 @@ class Connections(CommitListeners):
     def _recheck(self, connection: apsw.Connection) -> None:
         """Somebody changed the schema, perhaps only the application its own tables."""
         version = installed_version(connection, self.path)
-        if version != statements.current_version():
-            raise NewerSchema(newer_sentence(self.path, version or 0))
+        check_same_version(self.path, version)
         check_as_made(connection, self.path, statements.current_version())
 
     def _disconnect(self, *, for_fork: bool = False) -> None:

@@ -29,7 +29,11 @@ def installed_version(connection: apsw.Connection, path: str) -> int | None:
 def check_version(path: str, version: int | None, *, as_is: bool) -> None:
     """The schema is not newer than this code, and with *as_is* not older either."""
     if version is not None and version > statements.current_version():
-        raise NewerSchema(newer_sentence(path, version))
+        raise NewerSchema(
+            f"{path} has schema version {version}, this litejobs knows "
+            f"{statements.current_version()}; upgrade litejobs, or use the one that "
+            "made the file"
+        )
     if as_is and version is None:
         raise FileRefused(
             f"{path} holds no jobs tables; check the name, or make them with: "
@@ -43,13 +47,20 @@ def check_version(path: str, version: int | None, *, as_is: bool) -> None:
         )
 
 
-def newer_sentence(path: str, version: int) -> str:
-    """That newer code has made the file, and what helps."""
-    return (
-        f"{path} has schema version {version}, this litejobs knows "
-        f"{statements.current_version()}; upgrade litejobs, or use the one that made "
-        "the file"
-    )
+def check_same_version(path: str, version: int | None) -> None:
+    """The file that is open has the schema of this code still."""
+    check_version(path, version, as_is=False)
+    if version is None:
+        raise FileRefused(
+            f"{path} was open and has no jobs tables any more; put them back with: "
+            f"litejobs --db {path} restore BACKUP"
+        )
+    if version != statements.current_version():
+        raise FileRefused(
+            f"{path} was open and has schema version {version} now, this litejobs "
+            f"knows {statements.current_version()}: an older file has taken its place; "
+            "restart the application, which upgrades it"
+        )
 
 
 def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:

@@ -707,6 +707,45 @@ def test_process_is_told_when_another_upgrades_its_file(today: Path) -> None:
         assert len(jobs.list()) == 2
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            "update litejobs_meta set schema_version = 0",
+            "has schema version 0 now, .* an older file has taken its place; restart",
+        ),
+        ("drop table litejobs_meta", "no version of them; restore it from a backup"),
+    ],
+)
+def test_process_is_told_that_its_file_is_an_older_one(
+    today: Path, change: str, sentence: str
+) -> None:
+    with LiteJobs(today) as jobs:
+        jobs.enqueue("send")
+        with opened(today) as db:
+            db.execute("drop trigger if exists litejobs_meta_update_guard")
+            db.execute(change)
+        with pytest.raises(FileRefused, match=sentence) as caught:
+            jobs.enqueue("send")
+        assert not isinstance(caught.value, NewerSchema)
+
+
+def test_process_is_told_that_its_file_has_lost_its_tables(
+    today: Path, tmp_path: Path
+) -> None:
+    """Its pages were replaced by those of another database, as `.restore` does it."""
+    with contextlib.closing(apsw.Connection(str(tmp_path / "other.db"))) as other:
+        with opened(today) as db:
+            other.pragma("page_size", db.pragma("page_size"))
+        other.execute("create table theirs (x)")
+        with LiteJobs(today) as jobs:
+            jobs.enqueue("send")
+            with opened(today) as db, db.backup("main", other, "main") as backup:
+                backup.step()
+            with pytest.raises(FileRefused, match="has no jobs tables any more; put"):
+                jobs.enqueue("send")
+
+
 def object_text(name: str) -> Callable[[apsw.Connection], str]:
     def read(db: apsw.Connection) -> str:
         return str(
