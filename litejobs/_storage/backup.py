@@ -278,7 +278,7 @@ def first_bytes(real: str, number: int) -> bytes:
     with process_guard.expected_open(real):
         file = apsw.VFSFile("", real, [flags, 0])
         try:
-            return file.xRead(number, 0)
+            return file.xRead(min(number, file.xFileSize()), 0)
         finally:
             file.xClose()
 

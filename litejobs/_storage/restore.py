@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 KEPT = ".before-restore-"  # in the name of what was there before
+OURS = b"litejobs_job"  # in the schema of each jobs file, which is written first
+BEGINNING = 2**20  # bytes in which that is
 STAGED = ".restore"  # at the end of the name of what is to come
 ALLOW = "overwrite_tables=True"
 LONGEST_WAIT = 10.0  # seconds for others to end their transactions
@@ -154,9 +157,10 @@ def staged(
             try:
                 _adopt(connection, name, present, path)
                 jobs = int(connection.execute(query("count_all_jobs")).get)
-                yield Staged(connection, jobs, others(connection))
+                found = Staged(connection, jobs, others(connection))
             except apsw.Error as error:
                 raise refusal(name, error) from error
+            yield found
     finally:
         for each in ("", *BESIDE):
             with contextlib.suppress(OSError):
@@ -282,13 +286,69 @@ def replace(
     """The file *path* holds what *new* holds; the name of what it was before.
 
     That is read by connections that *reading* opens, None where there is nothing. While
-    another process writes, *go_on* is asked whether to wait, and waits itself.
+    another process writes, *go_on* is asked whether to wait, and waits itself. Where it
+    is so damaged that SQLite cannot write to it, another file takes its place.
 
     Raises:
         DatabaseBusy: Another process kept the write lock past the busy timeout.
         DatabaseFull: There is no room; the file is as it was.
-        NotADatabase, CorruptDatabase: What is there is none, or not enough of one.
+        NotADatabase, CorruptDatabase: What is there is none, or not enough of one to
+            see that it was a jobs file.
     """
+    try:
+        return _replace_pages(writer, new, path, reading, told=told, go_on=go_on)
+    except (apsw.ReadOnlyError, NotADatabase, CorruptDatabase):
+        if not _was_ours(path):
+            raise
+    return _take_place(new, path)
+
+
+def _was_ours(path: str) -> bool:
+    """Whether the names of our tables are where a file of ours begins."""
+    return OURS in first_bytes(path, BEGINNING)
+
+
+def _take_place(new: apsw.Connection, path: str) -> str:
+    """The file is moved away, with what SQLite had beside it, and the other put there.
+
+    It has its name until the other one is whole and safe on disk. Its log is not the
+    other one's, so that goes first.
+    """
+    kept = _kept_name(path)
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    try:
+        os.link(path, kept)
+    except OSError:  # pragma: no cover - a file system without links
+        os.rename(path, kept)
+    try:
+        _move_beside(path, kept)
+        copy(new, path, real=None, overwrite=True)
+    except BaseException:
+        if os.path.exists(path):
+            os.unlink(kept)
+        else:  # pragma: no cover - a file system without links
+            os.rename(kept, path)
+        _move_beside(kept, path)
+        raise
+    os.chmod(path, mode)
+    return kept
+
+
+def _move_beside(path: str, other: str) -> None:
+    for each in BESIDE:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path + each, other + each)
+
+
+def _replace_pages(
+    writer: apsw.Connection,
+    new: apsw.Connection,
+    path: str,
+    reading: Reading | None,
+    *,
+    told: Told | None,
+    go_on: GoOn | None,
+) -> str | None:
     pages = max(1, SIZES.copied_bytes // int(new.pragma("page_size")))
     kept = None
     if reading is not None and first_bytes(path, len(MAGIC)) != MAGIC:
@@ -346,11 +406,16 @@ def _patience() -> GoOn:
 
 def _keep(old: apsw.Connection, path: str) -> str:
     """A backup of what is there, under a name that nothing has; damaged or not."""
+    name = _kept_name(path)
+    copy(old, name, real=path, overwrite=False, check=False)
+    return name
+
+
+def _kept_name(path: str) -> str:
     stamp = f"{now():%Y%m%dT%H%M%SZ}"
     name = first = f"{path}{KEPT}{stamp}"
     number = 1
     while os.path.lexists(name):
         number += 1
         name = f"{first}-{number}"
-    copy(old, name, real=path, overwrite=False, check=False)
     return name

@@ -23,6 +23,7 @@ from litejobs.errors import (
     ConfigurationError,
     CorruptDatabase,
     DatabaseBusy,
+    DatabaseFull,
     FileRefused,
     LiteJobsError,
     NewerSchema,
@@ -526,6 +527,64 @@ def test_a_file_that_no_application_can_use_is_restored_all_the_same(
     kept = Path(found["restore"]["kept"])
     assert len(kept.read_bytes()) == len(broken)
     assert LiteJobs(path).open().counts() == {"pending": 1}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda old: bytes(16) + old[16:],
+        lambda old: b"x" * 100 + old[100:],
+        lambda old: bytes(4096) + old[4096:],
+        lambda old: old[:16] + bytes([0, 3]) + old[18:],
+        lambda old: old[:16] + bytes([2, 0]) + old[18:],
+        lambda old: old[:18] + bytes([9, 9]) + old[20:],
+        lambda old: old[:18] + bytes([9, 2]) + old[20:],
+        lambda old: old[:100] + b"x" * 3996 + old[4096:],
+        lambda old: old[: len(old) // 2 + 77],
+        lambda old: old[:50],
+    ],
+)
+def test_a_file_that_is_damaged_where_it_begins_is_restored(
+    path: Path, copy: Path, cli: Cli, damage: Callable[[bytes], bytes]
+) -> None:
+    """As doctor says; what it was before is kept, whatever it is."""
+    damaged = damage(path.read_bytes())
+    path.write_bytes(damaged)
+    path.chmod(0o640)
+    # Which version is to write it is not asked by who reads it.
+    reads = damaged[18:20] == bytes([9, 2])
+    assert reads or cli("--db", path, "doctor").exit_code != 0
+    done = cli("--db", path, "restore", copy, "--yes")
+    assert done.exit_code == 0, done.output
+    assert tasks(path) == ["old"]
+    assert path.stat().st_nlink == 1
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o777 == 0o640
+    kept = re.findall(r"what it was before is in (.*)", done.stdout)
+    assert len(kept) == 1
+    assert Path(kept[0]).exists()
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"pending": 1}
+
+
+def test_a_damaged_file_stays_where_there_is_no_room(
+    path: Path, copy: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(damaged := bytes(4096) + path.read_bytes()[4096:])
+    (wal := path.with_name("jobs.db-journal")).write_bytes(b"")
+
+    def full(*_: Any, real: str | None, **__: Any) -> None:
+        if real is None:
+            raise DatabaseFull("no room")
+        whole(*_, real=real, **__)
+
+    whole = _restore.copy
+    monkeypatch.setattr(_restore, "copy", full)
+    done = cli("--db", path, "restore", copy, "--yes")
+    assert (done.exit_code != 0, "no room" in done.output) == (True, True)
+    assert path.read_bytes() == damaged
+    assert wal.exists()
+    assert [each for each in beside(path) if "before-restore" in each] == []
 
 
 def test_a_database_of_others_and_a_text_are_not_written_over(

@@ -163,7 +163,9 @@ def _is_readable(connection: apsw.Connection | None) -> bool:
     from litejobs._storage.statements import query
 
     with contextlib.suppress(apsw.Error):
-        return bool(connection and connection.execute(query("installed")).get)
+        if connection and connection.execute(query("installed")).get:
+            _others(connection)
+            return True
     return False
 
 
