@@ -289,7 +289,9 @@ def test_for_ever_can_be_said_of_one_task(sure: Sql) -> None:
     assert ids(sure) == [kept] != [gone]
 
 
-def test_of_what_is_kept_not_at_all_nothing_is_left_a_minute_later(sure: Sql) -> None:
+def test_of_what_is_kept_not_at_all_nothing_is_left_ten_seconds_later(
+    sure: Sql,
+) -> None:
     sure.serve("b")
     keep(sure, "completed", 0, task="b")
     kept = sure.job_in("completed")
@@ -297,17 +299,42 @@ def test_of_what_is_kept_not_at_all_nothing_is_left_a_minute_later(sure: Sql) ->
     first = sure.job_in("completed", task="b")
     steps(sure)
     assert ids(sure) == [kept, first]
-    sure.wait(MINUTE)
+    sure.wait(10 * SECOND)
     second = sure.job_in("completed", task="b")
     steps(sure)
     assert ids(sure) == [kept, second]
-    sure.wait(MINUTE - 1)
+    sure.wait(10 * SECOND - 1)
     steps(sure)
     assert ids(sure) == [kept, second]
     sure.wait(1)
     assert due(sure)
     steps(sure)
     assert ids(sure) == [kept]
+
+
+def test_what_is_kept_not_at_all_goes_within_twenty_seconds_at_little_cost(
+    sure: Sql,
+) -> None:
+    keep(sure, "completed", 0, task="a")
+    sure.wait(2 * MINUTE)
+    steps(sure)
+    made, ages = 0, []
+    for _ in range(50):
+        job = sure.job_in("completed")
+        for age in range(1, 40):
+            sure.wait(SECOND)
+            made += steps(sure)
+            if job not in ids(sure):
+                ages.append(age)
+                break
+        sure.wait(7 * SECOND)
+    assert len(ages) == 50
+    assert min(ages) >= 10
+    assert max(ages) <= 20
+    # One look each ten seconds, and none while there is nothing.
+    assert made <= 150
+    sure.wait(10 * MINUTE)
+    assert not due(sure)
 
 
 def test_one_that_ends_late_is_found_each_minute_within_an_hour(sure: Sql) -> None:

@@ -187,7 +187,9 @@ begin
         stage = case when is_full then 'operation' else 'rest' end,
         young_id = coalesce(late_id - 1, at_id),
         young_at = case
-            when young_at is not null then (select now + 60000 from litejobs_clock)
+            when young_at is not null then (
+                select now + ms from litejobs_clock cross join litejobs__soonest
+            )
         end,
         full_at = case
             when not is_full then full_at

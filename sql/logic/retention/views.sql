@@ -138,13 +138,22 @@ and (
     )
 );
 
+-- How long after its end does a job go at the earliest? After ten seconds, where it is
+-- not kept at all, and else after a minute; it is looked for as often.
+create view litejobs__soonest as
+select case
+    when exists (select 1 from litejobs_retention where age_ms = 0) then 10000
+    else 60000
+end as ms;
+
 -- Which jobs have been kept long enough, and may go? None goes in the minute in which
 -- it ended: those who wait for its result have it by then. None goes by its age that
 -- can come back.
 create view litejobs__expired as
 select retained.id
 from litejobs__retained as retained
-where retained.ended_at <= (select now from litejobs_clock) - 60000
+where retained.ended_at <= (select now from litejobs_clock)
+    - case when retained.age_ms = 0 then 10000 else 60000 end
 and (
     retained.age_ms = 0
     or retained.age_ms > 0
@@ -168,7 +177,7 @@ create view litejobs__young as
 select
     now,
     now - max(
-        60000,
+        (select ms from litejobs__soonest),
         coalesce(
             (
                 select min(case when most is null then age_ms else 0 end)
@@ -285,7 +294,8 @@ select
                     when young_at is not null then max(
                         young_at,
                         (
-                            select created_at + 60000 from litejobs_job
+                            select created_at + (select ms from litejobs__soonest)
+                            from litejobs_job
                             where id > young_id
                             order by id limit 1
                         )
