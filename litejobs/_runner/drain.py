@@ -102,21 +102,28 @@ class Drain:
     def run_one(self, call: Call[Any]) -> Performed:
         """The job is enqueued and runs now, whatever else is in line or holds it."""
         with self._begun() as loop:
-            database = self._store.database
-            with database.transaction() as db:
-                [job_id] = enqueue_all(db, [call])
-                if not db.execute(queries()["job_is_ready"], {"job": job_id}).get:
-                    raise LiteJobsError(
-                        f"job {job_id} ({call.task}) cannot be run at once: it has to "
-                        "wait by its own options; enqueue it, and drain() or advance()"
-                    )
-                asked = {"runner": loop.runner, "job": job_id}
-                db.execute(queries()["start_job"], asked)
+            job_id = self._start_alone(loop, call)
             [assignment] = self._turn(loop, loop.look(), 0)
             context = self._run_attempt(loop, assignment, keeps_value=True)
             if self._finished:
                 self._turn(loop, loop.look(), 0)
         return Performed(job_id, context.value, self._error)
+
+    def _start_alone(self, loop: _loop.Loop, call: Call[Any]) -> int:
+        """Apart, since what the task raises has the frames in which it was run.
+
+        Who keeps that, as tests do with what is logged, would keep the connection.
+        """
+        with self._store.database.transaction() as db:
+            [job_id] = enqueue_all(db, [call])
+            if not db.execute(queries()["job_is_ready"], {"job": job_id}).get:
+                raise LiteJobsError(
+                    f"job {job_id} ({call.task}) cannot be run at once: it has to "
+                    "wait by its own options; enqueue it, and drain() or advance()"
+                )
+            asked = {"runner": loop.runner, "job": job_id}
+            db.execute(queries()["start_job"], asked)
+            return job_id
 
     @block
     def _begun(self) -> Iterator[_loop.Loop]:

@@ -28,6 +28,7 @@ from litejobs._process import clock as _clock
 from litejobs._process.sizes import SIZES
 from litejobs._storage import in_memory, statements
 from litejobs.errors import Closed, ConstraintViolated
+from litejobs.testing import perform
 from tests.storage.children import in_child
 from tests.waiting import Sizes
 
@@ -402,6 +403,36 @@ def test_a_connection_that_only_garbage_has_is_nobodys() -> None:
     with LiteJobs(":memory:") as jobs:
         known = ours()
         refuse()
+    assert ours() == known
+
+
+@pytest.mark.parametrize("how", ["perform", "drain", "inline"])
+def test_an_error_that_is_kept_does_not_keep_the_connection(how: str) -> None:
+    """As a test keeps what was logged; else the next one would need a new database."""
+
+    def refuse() -> Exception:
+        with LiteJobs(":memory:") as jobs:
+
+            @jobs.task(max_attempts=1)
+            def work() -> None:
+                raise ZeroDivisionError
+
+            if how == "drain":
+                work.enqueue()
+            with pytest.raises(ZeroDivisionError) as met:
+                if how == "perform":
+                    perform(work)
+                elif how == "drain":
+                    jobs.drain(raising=True)
+                else:
+                    with jobs.inline(raising=True):
+                        work.enqueue()
+        return met.value
+
+    kept = [refuse()]
+    known = ours()
+    assert len(known) == 1
+    kept.append(refuse())
     assert ours() == known
 
 
