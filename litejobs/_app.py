@@ -273,8 +273,8 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
         *keep* says how long jobs are kept that were completed or cancelled, in place
         of what the file says: a duration, or `{"completed": "1d", "dead_lettered":
-        "90d"}`. With 0 they go a minute after they have ended, when those who wait for
-        the result have it.
+        "90d"}`. With 0 they go ten to twenty seconds after their end, when those who
+        wait for the result have it.
 
         The same function may be registered again: it and its options then take the
         place of those before, also in a runner that runs. That is a cell of a notebook

@@ -6,12 +6,14 @@ import contextlib
 import functools
 import math
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from litejobs._control.awaited import Asked, Awaited, until_of
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
 from litejobs._definitions.checks import seconds_to_wait
+from litejobs._process import fork_guard
 from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from litejobs._definitions.policy import Duration
+    from litejobs._storage.database import Database
     from litejobs._storage.ear import Ear
     from litejobs._storage.store import Store
 
@@ -60,7 +63,8 @@ def wait_for_result(store: Store, job_id: int, given: Duration | None) -> Any:
                         raise _no_result_yet(job_id, found.state, timeout)
                 changed.wait(min(waiting.pause(), left))
                 changed.clear()
-                found = _look(store, job_id)
+                with _turns.of(database):
+                    found = _look(store, job_id)
         for pause in database.waited_for.rests():
             changed.wait(pause)
     return _read_result(job_id, found)
@@ -102,6 +106,26 @@ async def await_result(store: Store, job_id: int, given: Duration | None = None)
     return _read_result(job_id, found)
 
 
+class _Turns:
+    """Of each file one thread looks at a time, of those that wait for results.
+
+    All of them look after each commit: at once, each would open a connection for it.
+    """
+
+    def __init__(self) -> None:
+        self.after_fork()
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: nobody looks."""
+        self._locks: weakref.WeakKeyDictionary[Database, threading.Lock]
+        self._locks = weakref.WeakKeyDictionary()
+
+    def of(self, database: Database) -> threading.Lock:
+        return self._locks.setdefault(database, threading.Lock())
+
+
+_turns = _Turns()
 _making = threading.Lock()
 
 
