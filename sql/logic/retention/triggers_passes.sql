@@ -188,7 +188,7 @@ begin
         young_id = coalesce(late_id - 1, at_id),
         young_at = case
             when young_at is not null then (
-                select now + ms from litejobs_clock cross join litejobs__soonest
+                select now + (select ms from litejobs__soonest) from litejobs_clock
             )
         end,
         full_at = case
