@@ -150,6 +150,8 @@ left join litejobs__plain_lane as lane
         task.requires
     ) is null
     and not exists (select 1 from litejobs_rename where old_name = :task)
+    and not exists (select 1 from litejobs__outlived where unique_key = :unique_key)
+    and coalesce(:unique_key, '') not glob '*[{}]*'
 -- Last, so that the ids come in the order of the arguments.
 cross join json_each(:args) as each
 where true

@@ -306,8 +306,8 @@ def test_a_list_says_what_is_not_there_of_the_time_that_was_asked_for(
     assert "not all is there" not in db("events", "--since", "1d").stderr
     delete_all(story)
     assert db("events", "--since", "1d").stderr == (
-        "not all is there of what happened until 2026-01-01T12:01:00Z: jobs were "
-        "deleted (send)\n"
+        "not all is there of what happened until 2026-01-01T12:01:00Z: jobs or "
+        "attempts were deleted (send)\n"
     )
     assert db("events").stderr == ""
 

@@ -113,8 +113,8 @@ def test_what_had_not_ended_and_is_gone_is_said(later: Cli) -> None:
         ["1", "pending"],
     ]
     assert result.stderr == (
-        "not all is there, and some of them had not ended then: jobs that had ended up "
-        "to 2026-01-01T12:00:01Z were deleted (task report)\n"
+        "not all is there, and some of them had not ended then: jobs or attempts that "
+        "had ended up to 2026-01-01T12:00:01Z were deleted (task report)\n"
     )
     # Of those that wait all is there since; of another task nothing was deleted.
     given = ("list", "--at", "2026-01-01T12:05Z")

@@ -45,6 +45,15 @@ def with_report(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> b
     return Path(found).read_bytes()
 
 
+def known(path: Path, content: bytes | None = None) -> bytes:
+    """The file, with this content, has been opened by its name: it knows that."""
+    if content is not None:
+        path.write_bytes(content)
+    with LiteJobs(path).open():
+        pass
+    return path.read_bytes()
+
+
 @pytest.fixture
 def db(cli: Cli, path: Path) -> Cli:
     """Run `litejobs --db PATH schedules ARGUMENTS…` in this process."""
@@ -635,7 +644,7 @@ def test_operations_that_change_nothing_write_nothing(
 def test_add_refuses_what_makes_no_sense(
     db: Cli, path: Path, arguments: list[str], sentence: str
 ) -> None:
-    before = path.read_bytes()
+    before = known(path)
     refused = db("add", *arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert sentence in refused.stderr
@@ -690,11 +699,11 @@ def test_add_refuses_what_makes_no_sense(
 def test_change_that_cannot_work_is_wrong_usage(
     db: Cli, path: Path, with_report: bytes, arguments: list[str], sentence: str
 ) -> None:
-    path.write_bytes(with_report)
+    before = known(path, with_report)
     refused = db(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert sentence in refused.stderr
-    assert path.read_bytes() == with_report
+    assert path.read_bytes() == before
 
 
 @for_each(
@@ -715,12 +724,12 @@ def test_change_that_cannot_work_is_wrong_usage(
 def test_schedule_that_does_not_exist_is_an_error(
     db: Cli, path: Path, with_report: bytes, command: list[str]
 ) -> None:
-    path.write_bytes(with_report)
+    before = known(path, with_report)
     missing = db(*command)
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert "there is no schedule 'reprot' in" in missing.stderr
     assert "did you mean 'report'?" in missing.stderr
-    assert path.read_bytes() == with_report
+    assert path.read_bytes() == before
 
 
 @pytest.mark.usefixtures("opened_anew")

@@ -116,6 +116,7 @@ def test_figures_are_shown_by_queue_and_by_task(db: Cli) -> None:
         "dead_lettered  for ever",
         "operation      30d",
         "event          30d",
+        "attempt        the newest 1000 of a job",
     ]
 
 

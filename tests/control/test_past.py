@@ -180,9 +180,10 @@ def test_who_asks_for_more_than_is_left_is_told(
     with pytest.raises(EventsLost) as lost:
         jobs.list(at=NOW)
     assert str(lost.value) == (
-        "not all is there any more of how it stood at 2026-01-01T12:00:00Z: jobs that "
-        f"had ended up to 2026-01-01T12:01:00Z were deleted (task {work.name}); ask "
-        "for a later instant, or with partial=True for what is left"
+        "not all is there any more of how it stood at 2026-01-01T12:00:00Z: jobs or "
+        "attempts that had ended up to 2026-01-01T12:01:00Z were deleted "
+        f"(task {work.name}); ask for a later instant, or with partial=True for what "
+        "is left"
     )
     assert lost.value.tasks == (work.name,)
     assert [each.id for each in jobs.list(at=NOW, partial=True)] == [2]

@@ -144,7 +144,13 @@ def test_job_that_ends_within_the_grace_period_is_completed_at_exit(
     """The end of the program is not heard by the job; here a timer ends it."""
     job = file_jobs.enqueue("work", {"how": "ends"})
     program = """
-        jobs.middleware(lambda current, run: (contexts.append(current), run())[1])
+        from litejobs._tasks.current import attempt_of_caller
+
+        def kept(current, run):
+            contexts.append(attempt_of_caller.get())
+            return run()
+
+        jobs.middleware(kept)
         contexts = []
         begin(grace=30)
 

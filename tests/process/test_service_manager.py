@@ -308,7 +308,8 @@ def test_command_tells_from_its_start_to_its_end(
         stderr=subprocess.DEVNULL,
     )
     try:
-        assert manager.hears("READY=1")[1] == "STATUS=running the jobs of jobs.db"
+        path = tmp_path / "jobs.db"
+        assert manager.hears("READY=1")[1] == f"STATUS=running the jobs of {path}"
         manager.hears("WATCHDOG=1")
         manager.hears("WATCHDOG=1")
         process.send_signal(signal.SIGTERM)

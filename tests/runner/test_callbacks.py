@@ -413,7 +413,8 @@ def test_what_was_deleted_before_callbacks_were_told_is_said_once(
     said = [each for each in caplog.records if "callbacks" in each.message]
     assert [each.message for each in said] == [
         "callbacks were not told of all that happened up to move 2 of the log, since "
-        "jobs of work were deleted before; keep jobs longer than callbacks take"
+        "jobs or attempts of work were deleted before; keep jobs longer than "
+        "callbacks take"
     ]
     assert vars(said[0])["event_name"] == "events_lost"
     assert heard[0] == (kept.id, "completed")

@@ -929,7 +929,8 @@ def test_an_attempt_is_not_deleted_without_its_job(db: Sql, state: str) -> None:
     sentence = db.refused("delete from litejobs_attempt")
     assert (
         sentence
-        == "immutable_attempt: an attempt is deleted only with its finished job"
+        == "immutable_attempt: an attempt is deleted only with its finished job; "
+        "older ones of another job go by themselves"
     )
 
 

@@ -458,7 +458,7 @@ def test_the_plugin_brings_next_to_nothing_until_it_is_used() -> None:
     )
     assert {name for name in brought if name.startswith("litejobs")} == {
         *("litejobs", "litejobs.errors", "litejobs._values", "litejobs._values.text"),
-        *("litejobs.testing", "litejobs.testing.plugin"),
+        *("litejobs._values.blocks", "litejobs.testing", "litejobs.testing.plugin"),
     }
     assert len(brought) < 15, brought
 

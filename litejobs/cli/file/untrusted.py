@@ -38,6 +38,9 @@ OURS = frozenset(
     {
         *(("glob", "litejobs_doctor"), ("replace", "litejobs_doctor")),
         *(("instr", "chosen"), ("json_set", "litejobs__operation_obstacle")),
+        *(("glob", "litejobs__filled"), ("glob", "litejobs__schedule_key")),
+        *(("glob", "walk"), ("instr", "walk"), ("replace", "walk")),
+        ("replace", "litejobs__schedule_key"),
     }
 )
 """Others that our own SQL calls where a look meets it, by view: with short operands."""
