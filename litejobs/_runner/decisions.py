@@ -6,6 +6,7 @@ record. Those are documented in `docs/logging.md`.
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ from litejobs._process import log
 from litejobs._values.text import Lines
 
 if TYPE_CHECKING:
-    from litejobs._tasks.current import Assignment
+    from litejobs._tasks.current import Assignment, Raised
 
 BUDGETS = ("retry_budget", "retry_budget_expired")
 
@@ -71,11 +72,12 @@ def log_start(assignment: Assignment) -> None:
         )
 
 
-def log_decision(decision: Decision, raised: BaseException | None) -> None:
+def log_decision(decision: Decision, raised: Raised | None) -> None:
     """One line for an attempt that has ended, with what follows.
 
     It has the exception where that is the last word on the job, or where tracebacks
     are wanted of all: *raised* if this process has it, or else the text of the row.
+    It is told in the context of the attempt, where that is known.
     """
     level, message, values = _LINES[decision.decision](decision)
     shows = decision.status != "ok" and (level >= log.ERROR or log.wants_tracebacks())
@@ -84,7 +86,9 @@ def log_decision(decision: Decision, raised: BaseException | None) -> None:
     del known["gave_up"], known["traceback"]
     if decision.stopped_by not in BUDGETS:
         del known["delayed_ms"], known["retry_budget_ms"]
-    log.say(
+    context = contextvars.copy_context() if raised is None else raised.context
+    context.run(
+        log.say,
         level,
         message,
         *(decision.job_id, decision.task, *values),
@@ -93,7 +97,7 @@ def log_decision(decision: Decision, raised: BaseException | None) -> None:
             **known,
             "traceback": None if text is None else Lines.of(text),
         },
-        exc_info=raised if shows else None,
+        exc_info=raised.error if shows and raised is not None else None,
     )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
     from litejobs._storage.runner_lock import MemoryLock, RunnerLock
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Assignment, AttemptContext
+    from litejobs._tasks.current import Assignment, AttemptContext, Raised
 
 
 _NO_WAIT = (
@@ -72,7 +72,7 @@ class Drain:
         self._companions = companions
         self._reports: dict[int, AttemptContext] = {}
         self._finished: list[_loop.Finished] = []
-        self._raised: dict[int, BaseException] = {}
+        self._raised: dict[int, Raised] = {}
         self._choice = choice
         self._error: BaseException | None = None
         self.has_enough = False
@@ -310,11 +310,12 @@ def interrupted(assignment: Assignment) -> KeyboardInterrupt:
 
 
 def error_of(
-    assignment: Assignment, outcome: str, raised: BaseException | None
+    assignment: Assignment, outcome: str, raised: Raised | None
 ) -> BaseException | None:
     """What the attempt is to raise for who runs it: what its task has, or could not."""
     if raised is not None:
-        return None if issubclass(type(raised), TaskInterrupt) else raised
+        error = raised.error
+        return None if issubclass(type(error), TaskInterrupt) else error
     told = json.loads(outcome)
     if told["status"] == "ok":
         return None

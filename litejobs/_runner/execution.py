@@ -22,7 +22,7 @@ from litejobs._process.forked_child import parent_only
 from litejobs._process.killed import Killed
 from litejobs._storage.store import Store
 from litejobs._tasks import current, outcome
-from litejobs._tasks.coroutines import EventLoopThread, Exit
+from litejobs._tasks.coroutines import EventLoopThread, Left
 from litejobs._tasks.current import (
     Assignment,
     AttemptContext,
@@ -209,7 +209,7 @@ class Execution:
         """The document of an attempt that has returned this value, or raised this."""
         if error is not None:
             if not context.settled:
-                context.raised = error
+                context.has_raised(error)
             return outcome.of_error(
                 error, ran_ms, stopping=context.stopping, extractors=self.extractors
             )
@@ -319,18 +319,23 @@ class Execution:
         import asyncio
 
         asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        left = Left()
 
         async def call() -> Any:
             future = asyncio.get_running_loop().create_future()
-            # The task finds what the middleware has set.
-            asked.put((future, contextvars.copy_context()))
-            return await future
+            # The task finds what the middleware has set, and the other way round.
+            inner = contextvars.copy_context()
+            asked.put((future, inner))
+            try:
+                return await future
+            finally:
+                Left(inner).adopt()
 
         async def around() -> Any:
             return await wrapper(context.face, call)
 
         with parent_only():
-            around_it = self.loops.submit(around())
+            around_it = self.loops.submit(around(), left)
         around_it.add_done_callback(lambda _: asked.put(None))
         try:
             while (found := self._next(asked, around_it, context)) is not None:
@@ -346,18 +351,13 @@ class Execution:
             around_it.cancel()
             raise
         try:
-            # Not `result()`, which would add frames of its own to the traceback.
-            found = around_it.exception()
+            value = around_it.result()
         except CancelledError:
             raise context.interruption() from None
-        if type(found) is Exit:
-            raise found.raised from None
-        if found is not None:
-            try:
-                raise found
-            finally:
-                del found  # or it would hold the frame that holds it
-        return around_it.result()
+        finally:
+            left.adopt()
+        left.raise_error()
+        return value
 
     def _next(
         self,
@@ -397,11 +397,12 @@ class Execution:
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        left: Left,
     ) -> Future[Any]:
         __tracebackhide__ = True
         with parent_only():
             coroutine = function(*args, **kwargs)
-        return self.loops.submit(coroutine)
+        return self.loops.submit(coroutine, left)
 
 
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()

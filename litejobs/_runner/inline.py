@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from litejobs._runner.registry import Registry
     from litejobs._storage.runner_lock import MemoryLock, RunnerLock
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Assignment, AttemptContext
+    from litejobs._tasks.current import Assignment, AttemptContext, Raised
 
 DEEPEST = 50  # tasks that run within each other; jobs of a deeper one run after it
 
@@ -173,7 +173,7 @@ class Inline:
     def _run_due(self) -> None:
         here, most = self._here, SIZES.most_inline
         finished: list[_loop.Finished] = []
-        raised: dict[int, BaseException] = {}
+        raised: dict[int, Raised] = {}
         error: BaseException | None = None
         while True:
             slots = 0 if error or here.ran >= most else 1
@@ -216,7 +216,7 @@ class Inline:
     def _take(
         self,
         finished: list[_loop.Finished],
-        raised: dict[int, BaseException],
+        raised: dict[int, Raised],
         slots: int,
     ) -> list[Assignment] | None:
         """What has ended is settled; the next attempt, None if nothing is to be done.

@@ -36,7 +36,7 @@ from litejobs._schedules.plans import (
 from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
-from litejobs._tasks.current import Assignment
+from litejobs._tasks.current import Assignment, Raised
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
@@ -602,7 +602,7 @@ class Loop:
         }
         return [attempt for attempt in ended if attempt not in closed]
 
-    def say_decisions(self, raised: Mapping[int, BaseException] = {}) -> None:
+    def say_decisions(self, raised: Mapping[int, Raised] = {}) -> None:
         """What was decided since this was last called is in the log.
 
         With what tasks have *raised*, by attempt, where this process has heard it.
@@ -618,9 +618,7 @@ class Loop:
         if log.is_enabled(log.INFO):
             self._say_settled([attempt], {})
 
-    def _say_settled(
-        self, attempts: list[int], raised: Mapping[int, BaseException]
-    ) -> None:
+    def _say_settled(self, attempts: list[int], raised: Mapping[int, Raised]) -> None:
         asked = {
             "attempts": json.dumps(attempts),
             "all": log.is_enabled(log.INFO),
@@ -674,7 +672,7 @@ def _given_up(db: apsw.Connection, finished: Sequence[Finished]) -> list[int]:
     return [row[0] for row in db.execute(known["given_up_after_success"], asked)]
 
 
-def _log_all(rows: Rows, raised: Mapping[int, BaseException] = {}) -> None:
+def _log_all(rows: Rows, raised: Mapping[int, Raised] = {}) -> None:
     for row in rows:
         decision = Decision._make(row)
         log_decision(decision, raised.get(decision.attempt_id))

@@ -724,7 +724,7 @@ class Turns:
         elif (error := item.error) is not None:
             stopping = running.context.stopping
             outcome = outcomes.of_error(error, 0, stopping=stopping)
-            running.context.raised = error
+            running.context.has_raised(error)
         else:
             outcome = item.value
         self._finished.append((running, outcome))

@@ -6,6 +6,7 @@ Our own runs in one thread, which is started when it is needed.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import sys
 import threading
 from functools import partial
@@ -26,16 +27,34 @@ if TYPE_CHECKING:
 CLOSE_PATIENCE = 1.0  # seconds that what still runs has to hear that it is cancelled
 
 
-class Exit(Exception):
-    """A coroutine has raised what is not to be taken for something else.
+class Left:
+    """What a part of an attempt leaves that ran elsewhere, in a copy of the context.
 
-    It would have ended the loop, and with it all others; or it was not cancelled, but
-    something that it has awaited.
+    What it has raised is kept here, and is not that of its future: it would end the
+    loop, be taken for a cancellation, or be reported by what watches the tasks there.
     """
 
-    def __init__(self, raised: BaseException) -> None:
-        super().__init__(type(raised).__name__)
-        self.raised = raised
+    def __init__(self, context: contextvars.Context | None = None) -> None:
+        self.context = context
+        self.error: BaseException | None = None
+
+    def raise_error(self) -> None:
+        """Raise what it has raised, if it has; it is held no more."""
+        __tracebackhide__ = True
+        error, self.error = self.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or it would hold the frame that holds it
+
+    def adopt(self) -> None:
+        """Set what is set there: an attempt has one context, wherever it runs."""
+        if self.context is not None:
+            missing = object()
+            for variable, value in self.context.items():
+                if variable.get(missing) is not value:
+                    variable.set(value)
 
 
 class EventLoopThread:
@@ -97,14 +116,15 @@ class EventLoopThread:
         bound = self._bound
         return bound is None or bound.is_running()
 
-    def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+    def submit(self, coroutine: Coroutine[Any, Any, Any], left: Left) -> Future[Any]:
         """The coroutine runs, in a copy of the caller's context.
 
-        If it raises `SystemExit` or `KeyboardInterrupt`, the future has an `Exit`.
+        That is *left*, and what it raises; the future says what it returns, or that it
+        was cancelled.
         """
         import asyncio
 
-        kept = _kept(coroutine)
+        kept = _kept(coroutine, left)
         loop = self.loop()
         try:
             future = asyncio.run_coroutine_threadsafe(kept, loop)
@@ -164,20 +184,23 @@ class EventLoopThread:
             return self._loop
 
 
-async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """What it returns or raises, without an end to the loop or to a child's parent."""
+async def _kept(coroutine: Coroutine[Any, Any, Any], left: Left) -> Any:
+    """What it returns; what it raises is *left*, and ends neither loop nor parent."""
     __tracebackhide__ = True
     import asyncio
 
     try:
         with parent_only():
             return await coroutine
-    except asyncio.CancelledError as raised:
-        if is_cancelled():
+    except GeneratorExit:
+        raise  # the loop was closed, and it is thrown away
+    except BaseException as raised:
+        if issubclass(type(raised), asyncio.CancelledError) and is_cancelled():
             raise
-        raise Exit(raised) from None
-    except (SystemExit, KeyboardInterrupt) as raised:
-        raise Exit(raised) from None
+        left.error = raised
+        return None
+    finally:
+        left.context = contextvars.copy_context()
 
 
 def is_cancelled() -> bool:

@@ -22,7 +22,7 @@ from litejobs._process.fork_guard import forks
 from litejobs._process.interrupts import shielded
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
-from litejobs._tasks.coroutines import Exit, cancelled_within
+from litejobs._tasks.coroutines import Left, cancelled_within
 from litejobs._values.blocks import block
 from litejobs.errors import (
     ConfigurationError,
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from litejobs._definitions.policy import Duration
     from litejobs._storage.database import Database
 
+
+Begin = Callable[[Left], "concurrent.futures.Future[Any]"]
+"""Begins a coroutine, which leaves there what it has set."""
 
 attempt_of_caller: contextvars.ContextVar[AttemptContext] = contextvars.ContextVar(
     "litejobs_current"
@@ -79,6 +82,16 @@ class Assignment(NamedTuple):
         }
 
 
+class Raised(NamedTuple):
+    """What a task has raised, and the context in which that is told.
+
+    Who has been told of it within the task knows it again by that.
+    """
+
+    error: BaseException
+    context: contextvars.Context
+
+
 class Owner(Protocol):
     """Who runs attempts: what they read and write is its file."""
 
@@ -91,7 +104,7 @@ class AttemptContext:
 
     # What the task has raised, until the log has told what follows. Of the class, since
     # most attempts need none of their own.
-    raised: BaseException | None = None
+    raised: Raised | None = None
     # What the task has returned, where somebody asks for that.
     keeps_value = False
     value: Any = None
@@ -209,36 +222,36 @@ class AttemptContext:
         if self._cancelled is not None:
             self._cancelled.set()
 
-    def await_result(self, begin: Callable[[], concurrent.futures.Future[Any]]) -> Any:
-        """Run the coroutine that begins to its end.
+    def has_raised(self, error: BaseException) -> None:
+        """Keep the error until the log has told what follows, with the context."""
+        self.raised = Raised(error, contextvars.copy_context())
+
+    def await_result(self, begin: Begin) -> Any:
+        """Run the coroutine that begins to its end; what it has set is set here.
 
         To interrupt the task, it is cancelled, and so it is if an interrupt was on its
         way when it began.
         """
         __tracebackhide__ = True
+        left = Left()
         try:
             # A coroutine that was made and is not run would be missed by Python.
             with shielded():
-                self._coroutine = coroutine = begin()
+                self._coroutine = coroutine = begin(left)
                 self._cancel_overdue()
-            # Not `result()`, which would add frames of its own to the traceback.
-            error = coroutine.exception()
-            if error is None:
-                return coroutine.result()
-            try:
-                raise error
-            finally:
-                del error  # or it would hold the frame that holds it
-        except Exit as error:
-            raise error.raised from None
+            value = coroutine.result()
         except TaskInterrupt:
             if self._coroutine is not None:
                 self._coroutine.cancel()
             raise
         except concurrent.futures.CancelledError:
             raise self.interruption() from None
+        else:
+            left.raise_error()
+            return value
         finally:
             self._coroutine = None
+            left.adopt()
 
     def interruption(self) -> BaseException:
         """Return what a coroutine of the attempt that was cancelled raises.
@@ -520,7 +533,7 @@ def _document(text: bytes | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def take_raised(contexts: Iterable[AttemptContext]) -> dict[int, BaseException]:
+def take_raised(contexts: Iterable[AttemptContext]) -> dict[int, Raised]:
     """What was raised in them, by attempt; they hold it no more.
 
     For it holds the frames of the task, and these perhaps what is large or open.

@@ -114,6 +114,46 @@ def test_without_a_runner_it_has_that_of_the_caller_who_keeps_it(
     assert tenant.get() == "the caller's"
 
 
+@pytest.mark.parametrize("is_loop", [False, True])
+def test_plain_middleware_finds_what_a_coroutine_has_set(
+    app: App, is_loop: bool
+) -> None:
+    found = []
+
+    @app.jobs.middleware
+    def around(current: Any, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        finally:
+            found.append(tenant.get())
+
+    task = app.tasks["coroutine"]
+    if is_loop:
+        with app.jobs.running(threads=1):
+            task.enqueue("the task's").result(timeout=LONG)
+    else:
+        task.enqueue("the task's")
+        app.jobs.drain()
+    assert found == ["the task's"]
+
+
+def test_middleware_that_is_a_coroutine_finds_what_a_plain_task_has_set(
+    app: App,
+) -> None:
+    found = []
+
+    @app.jobs.middleware
+    async def around(current: Any, call: Callable[[], Any]) -> Any:
+        try:
+            return await call()
+        finally:
+            found.append(tenant.get())
+
+    app.tasks["thread"].enqueue("the task's")
+    app.jobs.drain()
+    assert found == ["the task's"]
+
+
 def test_a_standby_that_takes_over_has_the_context_of_who_began_it(
     app: App, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -20,10 +21,19 @@ pytestmark = needs("sentry_sdk")
 
 
 RUNS = [pytest.param(" --threads 2", id="threads"), pytest.param("", id="drain")]
+WHERE = {"": "thread", "_in_pool": "executor", "_in_loop": "coroutine"}
+HOW = {"": "drain", " --threads 2": "running", " --loop": "arunning"}
+AROUND = {
+    "": "alone",
+    " --around plain": "in plain middleware",
+    " --around coroutine": "in coroutine middleware",
+}
+REPORTS = list(itertools.product(WHERE, HOW, AROUND))
 ALL = [
     *(f"ask give_up{runs}" for runs in (" --threads 2", "")),
     *(f"ask give_up --warnings{runs}" for runs in (" --threads 2", "")),
-    "report_itself",
+    *(f"report{where}{runs}{around}" for where, runs, around in REPORTS),
+    "give_up --loop --around plain",
     "crash --warnings",
 ]
 Event = dict[str, Any]
@@ -89,12 +99,20 @@ def test_each_failed_attempt_is_one_event_where_warnings_are(
         assert shown(event) == ("LookupError", text, [extra["task"], "deep"])
 
 
+@pytest.mark.parametrize("around", [pytest.param(x, id=AROUND[x]) for x in AROUND])
+@pytest.mark.parametrize("runs", [pytest.param(x, id=HOW[x]) for x in HOW])
+@pytest.mark.parametrize("where", [pytest.param(x, id=WHERE[x]) for x in WHERE])
 def test_what_the_task_has_reported_itself_is_not_reported_again(
-    events: Events,
+    events: Events, where: str, runs: str, around: str
 ) -> None:
-    [event] = events["report_itself"]
+    [event] = events[f"report{where}{runs}{around}"]
     assert "logger" not in event  # it is the task's own
     assert event["exception"]["values"][0]["type"] == "LookupError"
+
+
+def test_an_event_loop_that_the_reporter_watches_adds_none(events: Events) -> None:
+    [event] = events["give_up --loop --around plain"]
+    assert event["logger"] == "litejobs"
 
 
 def test_crash_is_an_event_although_there_is_no_exception(
