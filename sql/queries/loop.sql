@@ -438,8 +438,8 @@ or job.cancel_requested_at is not null;
 -- name: idle
 -- Is everything that is due done? Jobs in line that nothing holds back but a rate or a
 -- tier are not: their turn comes by itself, at an instant that is known, unless the
--- clock :stands. What waits for an open circuit or an executor does for something
--- else than time.
+-- clock :stands. Nor are those whose time has come, until a tick says so. What waits
+-- for an open circuit or an executor does for something else than time.
 select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (select 1 from litejobs__candidate where job_id is not null)
     and not exists (select 1 from litejobs__candidate_apart where job_id is not null)
@@ -478,7 +478,6 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
             ) as slow
             cross join litejobs__gate as gate on gate.lane_id = slow.id
             where exists (select 1 from litejobs__ready where lane_id = slow.id)
-            and not gate.is_open
             and replace(
                 replace(
                     replace(gate.closed, '"queue_rate":1,', ''), '"key_rate":1,', ''

@@ -262,6 +262,8 @@ def test_what_only_a_rate_or_a_tier_holds_back_is_not_done(
     assert idle() is not waits
     assert idle(stands=1)
     held.wait(MINUTE)
+    # Its time has come, and the tick that says so has not.
+    assert idle() is not waits
     held.tick()
     if waits:
         assert not idle(stands=1)
