@@ -31,10 +31,12 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(JobHandle, Generic[R_co]):
     """A job in the file. Properties read it anew; `snapshot()` reads all at once."""
 
-    __slots__ = ("_store", "id", "is_new")
+    __slots__ = ("_asker", "_store", "id", "is_new")
 
     def __init__(self, store: Store, job_id: int, is_new: bool = False) -> None:
         self._store = store
+        # Of a task: what waits for the job in a thread of its own does so for it.
+        self._asker = None if store.execution is None else store.execution.asker()
         self.id = job_id
         self.is_new = is_new
         """Whether the call that returned this handle stored the job.
@@ -71,7 +73,11 @@ class Job(JobHandle, Generic[R_co]):
             raise no_job(self._store, self.id)
         from litejobs._control.records import snapshot_of
 
-        return snapshot_of(row)
+        snapshot = snapshot_of(row)
+        if self._asker is not None:
+            has_ended = snapshot.finished_at is not None
+            self._store.execution.looked(self.id, self._asker, has_ended)
+        return snapshot
 
     @property
     def state(self) -> str:
@@ -175,7 +181,7 @@ class Job(JobHandle, Generic[R_co]):
             ResultNotStored: It is completed, but JSON cannot hold what was returned.
             JobNotFound: It has been deleted, and its result with it.
         """
-        result: R_co = wait_for_result(self._store, self.id, timeout)
+        result: R_co = wait_for_result(self._store, self.id, timeout, self._asker)
         return result
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
@@ -183,7 +189,7 @@ class Job(JobHandle, Generic[R_co]):
 
         `await job` is the same without *timeout*. Raises as `result`.
         """
-        result: R_co = await await_result(self._store, self.id, timeout)
+        result: R_co = await await_result(self._store, self.id, timeout, self._asker)
         return result
 
     def events(

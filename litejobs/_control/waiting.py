@@ -39,8 +39,13 @@ if TYPE_CHECKING:
 _SKETCH = 200  # characters of a result in a message
 
 
-def wait_for_result(store: Store, job_id: int, given: Duration | None) -> Any:
-    """See `Job.result`; the time that is *given* is real time."""
+def wait_for_result(
+    store: Store, job_id: int, given: Duration | None, asker: Any = None
+) -> Any:
+    """See `Job.result`; the time that is *given* is real time.
+
+    Where the caller is no task itself, it may wait for *asker*, which is one.
+    """
     database = store.database
     if database.is_awaited_by_transaction():
         raise _in_own_transaction(job_id)
@@ -51,10 +56,12 @@ def wait_for_result(store: Store, job_id: int, given: Duration | None) -> Any:
         found = _look(store, job_id)
         if not found.ended and timeout is not None and timeout <= 0:
             # A look is not a wait, for which a runner would begin something.
+            if asker is not None:
+                store.execution.looked(job_id, asker, has_ended=False)
             raise _no_result_yet(job_id, found.state, timeout)
         if not found.ended and store.execution is not None:
             store.execution.refuse_result(job_id, found.task)
-        with _waiting_for(store, job_id, found):
+        with _waiting_for(store, job_id, found, asker):
             while not found.ended:
                 left = math.inf
                 if timeout is not None:
@@ -70,7 +77,9 @@ def wait_for_result(store: Store, job_id: int, given: Duration | None) -> Any:
     return _read_result(job_id, found)
 
 
-async def await_result(store: Store, job_id: int, given: Duration | None = None) -> Any:
+async def await_result(
+    store: Store, job_id: int, given: Duration | None = None, asker: Any = None
+) -> Any:
     """The same without a thread of its own, and without keeping an event loop waiting.
 
     One thread looks for all results that coroutines wait for.
@@ -92,7 +101,7 @@ async def await_result(store: Store, job_id: int, given: Duration | None = None)
     database = store.database
     asked = Asked(job_id, running_loop(), until)
     awaited = _awaited_of(store)
-    with waiting_for(store, job_id):
+    with waiting_for(store, job_id, asker):
         awaited.add(asked)
         try:
             found = await asked.future
@@ -149,16 +158,16 @@ def _in_own_transaction(job_id: int) -> LiteJobsError:
 
 
 def _waiting_for(
-    store: Store, job_id: int, found: _Found
+    store: Store, job_id: int, found: _Found, asker: Any
 ) -> contextlib.AbstractContextManager[None]:
     """In the block the job is waited for, if it has not ended."""
     if found.ended:
         return contextlib.nullcontext()
-    return waiting_for(store, job_id)
+    return waiting_for(store, job_id, asker)
 
 
 @block
-def waiting_for(store: Store, job_id: int) -> Iterator[None]:
+def waiting_for(store: Store, job_id: int, asker: Any = None) -> Iterator[None]:
     """In the block the caller waits for the job, be it a task or not.
 
     Raises:
@@ -166,7 +175,7 @@ def waiting_for(store: Store, job_id: int) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         if store.execution is not None:
-            stack.enter_context(store.execution.waiting(job_id))
+            stack.enter_context(store.execution.waiting(job_id, asker))
         stack.enter_context(store.database.waited_for.job(job_id))
         yield
 

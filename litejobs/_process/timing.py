@@ -42,6 +42,7 @@ class Times(Adjustable):
     coroutine_patience = 1.0  # for cancelled coroutines, when a block is left
     close_patience = 5.0  # for callbacks, when the runner stops
     answer_patience = 0.5  # for the loop to say that there is nothing to be done
+    polls_within = 5.0  # of each other looks at a job count as a wait for it
     slow = 10.0  # after which a callback counts as one that does not return
     outbox_patience = 0.5  # for the application, when an outbox stops
     retention_pause = LONGEST_PAUSE  # after a step of retention that has failed

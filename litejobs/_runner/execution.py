@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 Middleware = Callable[[Current, Callable[[], Any]], Any]
+Asker = Callable[[], AttemptContext | None]
+"""A task that has asked for the handle of a job, as long as it runs."""
 
 
 class Execution:
@@ -93,13 +95,35 @@ class Execution:
                 f"keeps their event loop waiting; {way_out}"
             )
 
-    def waiting(self, job_id: int) -> contextlib.AbstractContextManager[None]:
+    def asker(self) -> Asker | None:
+        """The task that asks for a handle, if its runner is in this process."""
+        context = attempt_of_caller.get(None)
+        if context is None or not context.is_near:
+            return None
+        return weakref.ref(context)
+
+    def looked(self, job_id: int, asker: Asker, has_ended: bool) -> None:
+        """A task, which may look again and again, has seen how this job stands."""
+        context = asker()
+        if context is not None:
+            context.looked(job_id, has_ended=has_ended)
+
+    def waiting(
+        self, job_id: int, asker: Asker | None = None
+    ) -> contextlib.AbstractContextManager[None]:
         """In the block the caller, if it is a task of this file, waits for this job.
+
+        Else it does so for the one that has asked for its handle, in a thread of its
+        own, say.
 
         Raises:
             LiteJobsError: That would never end.
         """
         context = attempt_of_caller.get(None)
+        if context is None and asker is not None:
+            context = asker()
+            if context is not None and context.job_id == job_id:
+                return contextlib.nullcontext()  # it has handed it on, it may be
         if (
             context is None
             # Nobody runs it: a test stands in for that.

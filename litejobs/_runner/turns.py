@@ -689,6 +689,7 @@ class Turns:
     def _prepare(self, assignment: Assignment, now: float) -> Running:
         context = self._execution.context(assignment, self._tidings.report)
         context.on_wait = self._parents.tell
+        context.is_near = True
         name = self._loop.placed.get(assignment.attempt_id)
         running: Running
         if name is None:

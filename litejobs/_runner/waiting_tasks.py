@@ -62,12 +62,13 @@ class WaitingTasks:
 
     def tell(self, context: AttemptContext) -> None:
         """In the thread of the task: it waits for something else than before."""
-        if context.waits_for:
+        waits = bool(context.awaited())
+        if waits:
             self._waiting[context.attempt_id] = context
         else:
             self._waiting.pop(context.attempt_id, None)
         self._is_old = True
-        if context.waits_for or self.stuck:
+        if waits or self.stuck:
             self._wake()
 
     def look_again(self) -> None:
@@ -93,10 +94,13 @@ class WaitingTasks:
             if attempt not in self._running:
                 # Its process has died, or it was interrupted before it told its end.
                 self._waiting.pop(attempt, None)
+            elif not self._waiting[attempt].awaited():
+                # It has not looked again.
+                self._waiting.pop(attempt, None)
         waits = [
             (attempt, job)
             for attempt, context in tuple(self._waiting.items())
-            for job in tuple(context.waits_for or ())
+            for job in context.awaited()
         ]
         if not waits:
             self.stuck = []

@@ -8,7 +8,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from litejobs._control.async_transaction import AsyncTransaction
@@ -17,9 +17,10 @@ from litejobs._definitions import json_codec
 from litejobs._definitions.checks import seconds_to_wait
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process import log
-from litejobs._process.clock import timer
+from litejobs._process.clock import RealTime, timer
 from litejobs._process.fork_guard import forks
 from litejobs._process.interrupts import shielded
+from litejobs._process.timing import TIMES
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.coroutines import Left, cancelled_within
@@ -47,6 +48,11 @@ Begin = Callable[[Left], "concurrent.futures.Future[Any]"]
 attempt_of_caller: contextvars.ContextVar[AttemptContext] = contextvars.ContextVar(
     "litejobs_current"
 )
+
+
+_POLLS = 3  # looks at a job after which that counts as a wait for it
+_MOST_LOOKS = 1000  # jobs of which it is known that they were looked at
+_NONE_POLLED: dict[int, float] = {}
 
 
 class Assignment(NamedTuple):
@@ -114,8 +120,12 @@ class AttemptContext:
     no_transaction: str | None = None
     # Why nothing that it would wait for can run meanwhile, where it runs.
     no_wait: str | None = None
+    # For which jobs; each that waits has a list of its own.
+    waits_for: Sequence[int] = ()
     # Who is told when it begins to wait for a job, or does not any more.
     on_wait: Callable[[AttemptContext], object] | None = None
+    # Whether its runner is in this process, and looks what it waits for.
+    is_near = False
     # Whether Ctrl-C that arrives in the main thread is for the program, not the task.
     is_in_program = True
 
@@ -144,7 +154,8 @@ class AttemptContext:
         self._cancelled: threading.Event | None = None
         self._coroutine: concurrent.futures.Future[Any] | None = None
         self._overdue: list[type[TaskInterrupt]] = []  # until it can be reached
-        self.waits_for: list[int] | None = None  # jobs; made when it is needed
+        self._looks: dict[int, tuple[int, float]] | None = None
+        self._polled: dict[int, float] = _NONE_POLLED
         self._interrupted_by: type[TaskInterrupt] | None = None
         self._born = forks[0]
         self._face: weakref.ref[Current] | None = None
@@ -322,15 +333,47 @@ class AttemptContext:
                 f"job {job_id} cannot run while job {self.job_id} ({self.task}) waits "
                 f"for it: {self.no_wait}"
             )
-        if self.waits_for is None:
-            self.waits_for = []
-        self.waits_for.append(job_id)
+        # At once: a task may have several threads that wait.
+        waits_for: list[int] = self.__dict__.setdefault("waits_for", [])
+        waits_for.append(job_id)
         try:
             self.tell_wait()
             yield
         finally:
-            self.waits_for.remove(job_id)
+            waits_for.remove(job_id)
             self.tell_wait()
+
+    def looked(self, job_id: int, *, has_ended: bool) -> None:
+        """It has seen how this job stands: who looks again and again waits for it."""
+        if job_id == self.job_id:
+            return
+        if self._looks is None:
+            self._looks, self._polled = {}, {}
+        looks, now = self._looks, RealTime.monotonic()
+        if has_ended:
+            looks.pop(job_id, None)
+            if self._polled.pop(job_id, None) is not None:
+                self.tell_wait()
+            return
+        count, before = looks.get(job_id, (0, now))
+        if now - before > TIMES.polls_within:
+            count = 0
+        if count == 0 and len(looks) >= _MOST_LOOKS:
+            looks.clear()
+        looks[job_id] = count + 1, now
+        if count + 1 >= _POLLS:
+            is_new = job_id not in self._polled
+            self._polled[job_id] = now
+            if is_new:
+                self.tell_wait()
+
+    def awaited(self) -> list[int]:
+        """Return for which jobs it waits, or looks again and again."""
+        now = RealTime.monotonic()
+        for job_id, looked_at in tuple(self._polled.items()):
+            if now - looked_at > TIMES.polls_within:
+                self._polled.pop(job_id, None)
+        return [*self.waits_for, *tuple(self._polled)]
 
     def tell_wait(self) -> None:
         """Tell who is to hear of it for which jobs it waits now."""

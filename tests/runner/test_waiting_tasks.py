@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import queue
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from litejobs import LiteJobs, current
+from litejobs import Job, LiteJobs, current
 from litejobs._executors import worker
 from litejobs._storage import vital_signs
+from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import (
     JobDeadLettered,
     LiteJobsError,
@@ -599,3 +604,136 @@ def test_lend_is_a_number_of_threads(file_jobs: LiteJobs) -> None:
     for wrong in (-1, True, "2"):
         with pytest.raises(LiteJobsError, match="lend="):
             file_jobs.start(lend=wrong)  # type: ignore[arg-type]
+
+
+# Ways to wait that are not seen as such -----------------------------------------------
+
+
+def by_threads(jobs: LiteJobs, job: Job[int]) -> int:
+    del jobs
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        return sum(threads.map(lambda each: each.result(), [job, job]))
+
+
+def by_a_loop_in_a_thread(jobs: LiteJobs, job: Job[int]) -> int:
+    del jobs
+
+    async def wait() -> int:
+        return await job + await job.aresult()
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        return threads.submit(lambda: asyncio.run(wait())).result()
+
+
+def by_its_state(jobs: LiteJobs, job: Job[int]) -> int:
+    del jobs
+    while job.state != "completed":
+        time.sleep(0.01)
+    return 2 * job.result()
+
+
+def by_looking_it_up(jobs: LiteJobs, job: Job[int]) -> int:
+    while jobs.get(job.id).snapshot().finished_at is None:
+        time.sleep(0.01)
+    return 2 * job.result()
+
+
+def by_asking_for_it(jobs: LiteJobs, job: Job[int]) -> int:
+    del jobs
+    while True:
+        with contextlib.suppress(ResultTimeout):
+            return 2 * job.result(timeout=0)
+        time.sleep(0.01)
+
+
+def by_looking_in_a_thread(jobs: LiteJobs, job: Job[int]) -> int:
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        return threads.submit(by_its_state, jobs, job).result()
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        by_threads,
+        by_a_loop_in_a_thread,
+        by_its_state,
+        by_looking_it_up,
+        by_asking_for_it,
+        by_looking_in_a_thread,
+    ],
+)
+def test_however_a_task_waits_its_slot_is_lent(
+    file_jobs: LiteJobs, wait: Callable[[LiteJobs, Job[int]], int]
+) -> None:
+    """By threads of its own, or since it looks again and again."""
+    jobs = file_jobs
+    child = jobs.task(name="child")(lambda: 1)
+    parent = jobs.task(name="parent")(lambda: wait(jobs, child.enqueue()))
+    with jobs.running(threads=1) as runner:
+        assert parent.enqueue().result(LONG) == 2
+        assert codes(jobs) == said_of(jobs) == []
+        assert runner.wait_idle(LONG)
+
+
+def test_who_looks_for_ever_at_what_cannot_begin_is_told(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    child = jobs.task(name="child")(lambda: 1)
+
+    @jobs.task(name="parent")
+    def parent() -> None:
+        job = child.enqueue()
+        while not current().wait(0.01):
+            assert job.state == "pending"
+
+    with jobs.running(threads=1, lend=0, grace=0):
+        parent.enqueue()
+        eventually(lambda: said_of(jobs))
+        assert "job 1 (parent) for job 2 (child)" in said_of(jobs)[0]
+        assert codes(jobs) == ["tasks_wait"]
+
+
+def test_who_looks_now_and_then_does_not_wait(
+    file_jobs: LiteJobs, times: Times
+) -> None:
+    jobs = file_jobs
+    jobs.pause("later")
+    child = jobs.task(name="child", queue="later")(lambda: 1)
+    seen: list[list[int]] = []
+
+    @jobs.task
+    def parent() -> None:
+        context = attempt_of_caller.get()
+        job, own = child.enqueue(), jobs.get(context.job_id)
+        for _ in range(3):
+            seen.append(context.awaited())
+            assert job.state == "pending"
+            assert own.state == "processing"
+        seen.append(context.awaited())
+        times(polls_within=0.0)
+        seen.append(context.awaited())
+
+    with jobs.running(threads=1):
+        parent.enqueue().result(LONG)
+    assert seen == [[], [], [], [2], []]
+
+
+def test_handles_that_a_task_hands_on_wait_for_themselves(file_jobs: LiteJobs) -> None:
+    """Its own job's, too."""
+    jobs = file_jobs
+    handles: queue.SimpleQueue[Job[Any]] = queue.SimpleQueue()
+    go = threading.Event()
+    child = jobs.task(name="child")(lambda: 1)
+
+    @jobs.task
+    def parent() -> int:
+        handles.put(child.enqueue())
+        handles.put(jobs.get(current().job_id))
+        go.wait(LONG)
+        return 2
+
+    with jobs.running(threads=1):
+        parent.enqueue()
+        assert handles.get().result(LONG) == 1
+        own = handles.get()
+        threading.Timer(0.01, go.set).start()
+        assert own.result(LONG) == 2
