@@ -20,3 +20,28 @@ def host_name() -> str:
 
         return socket.gethostname()
     return os.uname().nodename
+
+
+def process_state(process: int) -> str:
+    """Return the letter by which Linux tells what a process does; empty if unknown."""
+    if sys.platform != "linux" or process <= 0:
+        return ""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            # The name before it may hold anything, parentheses, too.
+            return chr(file.read().rpartition(b")")[2].strip()[0])
+    except (OSError, IndexError):
+        return ""
+
+
+def may_live(process: int) -> bool:
+    """Whether there is such a process that has not ended; never this one."""
+    if sys.platform == "win32" or process <= 0 or process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return process_state(process) != "Z"

@@ -23,6 +23,7 @@ class Times(Adjustable):
     standby_pause = 0.2  # of a standby, between two tries to take the lock
     loop_start_patience = 0.1  # of an event loop, for a runner to have begun
     lasting = 5.0  # of a standby, until it asks for the place of older code
+    lost_patience = 2.5  # for a runner that lives to take again a lock that it lost
     successor_patience = 1.0  # of who asks for a runner, for a standby to take over
     size_pause = 1.0  # between two transactions that tell how large the file is
     sign_pause = 1.0  # between two looks whether all is well, for others to see

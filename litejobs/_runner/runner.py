@@ -214,7 +214,7 @@ class Runner(Turns):
             lambda: self._executors.close(0),
         ):
             self._at_the_end.callback(what)
-        watch = VitalWatch(self._database.path, self.causes)
+        watch = VitalWatch(self._database.path, self._look_beside)
         self._at_the_end.callback(watch.stop)
         watch.start()
         self._begun_in = of_caller()
@@ -359,6 +359,14 @@ class Runner(Turns):
     def gets_on(self) -> bool:
         """Whether its loop lives and nothing keeps it from running jobs, or waiting."""
         return self._is_alive() and not self._problems()
+
+    def _look_beside(self) -> frozenset[str]:
+        """What is wrong; and the lock is taken again where it was lost.
+
+        More often than the loop does it, since a standby waits for that a short time.
+        """
+        self._lock.confirm()
+        return self.causes()
 
     def causes(self) -> frozenset[str]:
         """Name what keeps it from its work, by the codes of `vital_signs.CAUSES`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from litejobs._process.clock import RealTime
 from litejobs._process.fork_guard import ForkGuard
+from litejobs._process.identity import host_name, may_live
 from litejobs._process.timing import TIMES
-from litejobs._storage import byte_locks
+from litejobs._storage import byte_locks, statements
 from litejobs._storage.files import MEMORY, sidecars
 from litejobs.errors import LiteJobsError
 
@@ -97,10 +99,19 @@ class RunnerLock:
     For `":memory:"`, which no other process can see, there is nothing to lock.
     """
 
-    def __init__(self, database: str | os.PathLike[str]) -> None:
-        """*database* is the real path of the jobs file, as `prepare` gives it."""
+    def __init__(
+        self,
+        database: str | os.PathLike[str],
+        living: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """*database* is the real path of the jobs file, as `prepare` gives it.
+
+        *living* gives the process that the file counts as its runner, if that may live:
+        it is given time to take again a lock that it has lost (see `confirm`).
+        """
         memory = os.fspath(database) == MEMORY
         self.path: Path | None = None if memory else sidecars(database).runner
+        self._living = living
         self._fork = ForkGuard(f"the runner's lock on {database}")
         self._using = threading.Lock()
         self._file: byte_locks.LockFile | None = None
@@ -115,15 +126,19 @@ class RunnerLock:
         return self._held and not self._fork.is_stale()
 
     def acquire(self) -> bool:
-        """Held by this object if True; held by another one if False. Does not wait.
+        """Held by this object if True; held by another one if False.
 
-        That other one may be in this process too. Held already, it stays held.
+        That other one may be in this process too. Held already, it stays held. It is
+        waited for where nobody has it though the runner lives, and no longer than
+        `TIMES.lost_patience`.
 
         Raises:
             FileRefused: The lock file cannot be made, opened or locked.
             ForkedProcess: The lock belongs to the parent process.
         """
         self._fork.check()
+        if not self._held and self.path is not None:
+            self._let_it_be_taken_again(os.fspath(self.path).removesuffix(".runner"))
         with self._using:
             if not self._held:
                 self._held = self.path is None or self._lock(self.path)
@@ -186,6 +201,14 @@ class RunnerLock:
         if not self._fork.is_stale():
             with self._using:
                 self._unlock()
+
+    def _let_it_be_taken_again(self, database: str) -> None:
+        """Nobody has it, and its runner lives: then that has lost it without a word."""
+        if runner_process(database) is not None or not self._living():
+            return
+        until = RealTime.monotonic() + TIMES.lost_patience
+        while RealTime.monotonic() < until and runner_process(database) is None:
+            RealTime.sleep(TIMES.held_poll)
 
     def _lock(self, path: Path) -> bool:
         with byte_locks.using(path) as file:
@@ -254,4 +277,16 @@ def lock_of(database: Database) -> RunnerLock | MemoryLock:
     """What the runner of this database holds, and no other runner can."""
     if database.path == MEMORY:
         return MemoryLock(database.runs)
-    return RunnerLock(database.path)
+    return RunnerLock(database.path, lambda: _living(database))
+
+
+def _living(database: Database) -> int:
+    """The process that the file counts as its runner, if it may live; or 0."""
+    with contextlib.suppress(LiteJobsError):
+        # Not with another connection, which a small program can do without.
+        with database.transaction(TIMES.own_turn) as db:
+            found = db.execute(statements.queries()["living_runner"]).fetchall()
+        for _, process, host, *_ in found:
+            if host == host_name() and isinstance(process, int) and may_live(process):
+                return process
+    return 0

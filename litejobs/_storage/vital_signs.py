@@ -8,10 +8,10 @@ and all of it is gone the moment the process dies.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection
 
 from litejobs._process.clock import RealTime
+from litejobs._process.identity import process_state
 from litejobs._process.timing import TIMES
 from litejobs._storage import byte_locks
 from litejobs._storage.files import MEMORY, sidecars
@@ -122,12 +122,4 @@ def _is_held(file: byte_locks.LockFile) -> bool:
 
 def is_suspended(process: int) -> bool:
     """Whether the process was stopped by a signal, or by a debugger (Linux)."""
-    if sys.platform != "linux" or process <= 0:
-        return False
-    try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            # The name before it may hold anything, parentheses, too.
-            state = file.read().rpartition(b")")[2].split()[:1]
-    except OSError:
-        return False
-    return state in ([b"T"], [b"t"])
+    return process_state(process) in {"T", "t"}

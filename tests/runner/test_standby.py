@@ -23,6 +23,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._process import role
 from litejobs._storage import byte_locks
+from litejobs._storage.runner_lock import runner_process
 from litejobs.errors import ConfigurationError, NotADatabase, RunnerActive
 from tests.programs import Program
 from tests.rows import for_each
@@ -464,6 +465,56 @@ def test_runner_goes_on_when_the_one_that_asked_dies_meanwhile(
         assert slow.enqueue().result(LONG) == "ended here"
         assert [each.status for each in job.attempts] == ["ok"]
     assert "that asked for the jobs" in caplog.text
+
+
+FOLDER_IS_SEARCHED = """
+import sys, threading, time
+from litejobs import LiteJobs
+jobs = LiteJobs(sys.argv[1])
+begun, go_on = threading.Event(), threading.Event()
+@jobs.task(max_attempts=1)
+def work():
+    begun.set()
+    go_on.wait(600)
+with jobs.running(threads=1):
+    job = work.enqueue()
+    begun.wait(600)
+    # Whoever closes the lock file drops the locks of this process (POSIX).
+    open(sys.argv[1] + ".runner", "rb").close()
+    print("lost", flush=True)
+    sys.stdin.readline()
+    go_on.set()
+    job.result(600)
+    print(len(job.attempts), jobs.health()["role"], flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a lock is of a handle on Windows")
+def test_runner_that_lost_its_lock_takes_it_again_before_a_standby(
+    objects: Any, times: Times
+) -> None:
+    """What it runs would count as crashed, and run twice."""
+    times(standby_pause=0.01, lost_patience=float(LONG))
+    jobs = objects()
+    jobs.task(name="work", max_attempts=1)(lambda: None)
+    jobs.open()
+    with Program(
+        [sys.executable, "-c", FOLDER_IS_SEARCHED, jobs.path],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stdout.readline() == "lost\n"
+        jobs.start(threads=1)
+        eventually(lambda: runner_process(jobs.path) == program.pid)
+        assert stands_by(jobs)
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "1 runner\n"
+    jobs.stop()
 
 
 def test_standby_that_lost_its_lock_takes_it_again(objects: Any) -> None:
