@@ -127,11 +127,12 @@ class _Turns:
 
     def after_fork(self) -> None:
         """In a child: nobody looks."""
-        self._locks: weakref.WeakKeyDictionary[Database, threading.Lock]
+        # A handler of a signal that comes while its thread looks may ask, too.
+        self._locks: weakref.WeakKeyDictionary[Database, threading.RLock]
         self._locks = weakref.WeakKeyDictionary()
 
-    def of(self, database: Database) -> threading.Lock:
-        return self._locks.setdefault(database, threading.Lock())
+    def of(self, database: Database) -> threading.RLock:
+        return self._locks.setdefault(database, threading.RLock())
 
 
 _turns = _Turns()

@@ -13,6 +13,7 @@ from litejobs import LiteJobs, current
 from litejobs._control import tail as tails
 from litejobs._control import waiting
 from litejobs._control.events import Wanted, merged
+from litejobs._storage.store import Store
 from litejobs.errors import EventsLost
 from tests.control.test_events import file_jobs, jobs, told
 from tests.waiting import Sizes
@@ -171,26 +172,36 @@ def test_what_is_read_for_all_is_no_more_than_they_want() -> None:
     assert merged([a, Wanted(job_id=7, states=("failed",))]) == Wanted()
 
 
+def _is_taken(lock: threading.RLock) -> bool:
+    """Whether a thread has it, as another one sees it."""
+    free: list[bool] = []
+
+    def ask() -> None:
+        free.append(lock.acquire(blocking=False))
+        if free[0]:
+            lock.release()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join(SECONDS)
+    return free == [False]
+
+
 def test_of_many_threads_that_wait_for_results_one_looks_at_a_time(
     file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each opened a connection at each commit: 2.8 s of the processor for a hundred."""
     seen: set[int] = set()
-    met: list[bool] = []
-    free = threading.Lock()
+    in_turn: list[bool] = []
     begun = threading.Semaphore(0)
 
-    def look(*args: Any) -> Any:
+    def look(store: Store, job_id: int) -> Any:
         if threading.get_ident() not in seen:
             seen.add(threading.get_ident())
             begun.release()
-            return real(*args)
-        met.append(free.acquire(blocking=False))
-        try:
-            return real(*args)
-        finally:
-            if met[-1]:
-                free.release()
+        else:
+            in_turn.append(_is_taken(waiting._turns.of(store.database)))
+        return real(store, job_id)
 
     real = waiting._look
     monkeypatch.setattr(waiting, "_look", look)
@@ -199,16 +210,47 @@ def test_of_many_threads_that_wait_for_results_one_looks_at_a_time(
     with file_jobs.running(threads=1):
         threads = [
             threading.Thread(target=lambda: job.result(timeout=SECONDS))
-            for _ in range(20)
+            for _ in range(5)
         ]
         for thread in threads:
             thread.start()
         for _ in threads:
             assert begun.acquire(timeout=SECONDS)
-        for _ in range(5):
-            file_jobs.enqueue("b")
         end.set()
         for thread in threads:
             thread.join(SECONDS)
-    assert met
-    assert all(met)
+    assert in_turn
+    assert all(in_turn)
+
+
+def test_a_handler_of_a_signal_asks_for_a_result_while_its_thread_looks(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn was that of a lock that its own thread waited for, without an end."""
+    began, end, more = (threading.Event() for _ in range(3))
+    told: list[Any] = []
+    first = jobs.task(name="a")(lambda: end.wait(SECONDS)).enqueue()
+    second = jobs.task(name="b")(lambda: more.wait(SECONDS)).enqueue()
+
+    def look(store: Store, job_id: int) -> Any:
+        found = real(store, job_id)
+        if job_id == second.id:
+            more.set()
+        elif not found.ended:
+            began.set()
+        elif not told:
+            told.append("interrupted")
+            told.append(second.result(timeout=SECONDS))
+        return found
+
+    real = waiting._look
+    monkeypatch.setattr(waiting, "_look", look)
+    with jobs.running(threads=2):
+        thread = threading.Thread(
+            target=lambda: told.append(first.result(timeout=SECONDS)), daemon=True
+        )
+        thread.start()
+        assert began.wait(SECONDS)
+        end.set()
+        thread.join(SECONDS)
+    assert told == ["interrupted", True, True]
