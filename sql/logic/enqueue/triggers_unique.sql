@@ -9,7 +9,7 @@ instead of insert on litejobs__ask
 begin
     select raise(
         abort,
-        'unknown_argument: the unique key names an argument that neither the job nor its task has; correct it, or write a brace itself twice'
+        'unknown_argument: the unique key names an argument that neither the job nor its task has, or a member that it lacks; correct it, or write a brace itself twice'
     )
     where new.unique_key is null;
     select raise(

@@ -74,9 +74,12 @@ from litejobs_job as job;
 -- Two spellings of one call are one: what is given by its place is found under its
 -- name, a name by its place, and what is left out is what the function would have (the
 -- `parameters` of the task). What is nowhere is filled in as nothing, but a `strict`
--- request is NULL then: a unique key that lacks a part would be that of other jobs.
+-- request is NULL then: a unique key that lacks a part would be that of other jobs. So
+-- is a member that is not there, unless its argument is null. Numbers are as JSON has
+-- them, since versions of SQLite write them with more digits or less.
 -- What would be empty is the template itself, so that its jobs hold each other back.
--- Of each argument no more is taken than is needed to see that a key is too long.
+-- Each argument is looked up once (limit 1), and no more of it taken than is needed to
+-- see that a key is too long.
 create view litejobs__filled as
 select
     asked.json as request,
@@ -88,79 +91,84 @@ select
                 done || case
                     when name is not null then (
                         select case
-                            when json_type(asked.json, by_name) is not null
-                                then coalesce(
-                                    substr(asked.json ->> (by_name || member), 1, 501),
-                                    ''
-                                )
-                            when json_type(asked.json, by_place) is not null
-                                then coalesce(
-                                    substr(asked.json ->> (by_place || member), 1, 501),
-                                    ''
-                                )
-                            when asked.json ->> '$.strict' is null
-                                or json_type(
-                                    taken, '$.defaults."' || label || '"'
-                                ) is not null
-                                then coalesce(
-                                    substr(
-                                        taken ->> (
-                                            '$.defaults."' || label || '"' || member
-                                        ),
-                                        1, 501
-                                    ),
-                                    ''
-                                )
+                            when part glob '[-0-9{[]*' then substr(part, 1, 501)
+                            when part is not null
+                                then coalesce(substr(part ->> '$', 1, 501), '')
+                            when asked.json ->> '$.strict' is null or given = 'null'
+                                then ''
                         end
                         from (
                             select
-                                taken,
-                                label,
-                                '$.args."' || label || '"' as by_name,
-                                case json_type(asked.json, '$.args')
-                                    when 'array' then '$.args[' else '$.args."*"['
-                                end || place || ']' as by_place,
-                                substr(
-                                    '"' || replace(name, '.', '"."') || '"',
-                                    length(head) + 3
-                                ) as member
+                                given,
+                                case
+                                    when member = '' then given
+                                    else given -> ('$' || member)
+                                end as part
                             from (
                                 select
-                                    taken,
-                                    head,
-                                    case
-                                        when head glob '*[^0-9]*' then head
-                                        else coalesce(
-                                            taken ->> ('$.places[' || head || ']'),
-                                            head
-                                        )
-                                    end as label,
-                                    case
-                                        when head glob '*[^0-9]*' then (
-                                            select key
-                                            from json_each(taken, '$.places')
-                                            where value = head
-                                        )
-                                        else head
-                                    end as place
+                                    member,
+                                    coalesce(
+                                        asked.json -> by_name,
+                                        asked.json -> by_place,
+                                        taken -> ('$.defaults."' || label || '"')
+                                    ) as given
                                 from (
                                     select
+                                        taken,
+                                        label,
+                                        '$.args."' || label || '"' as by_name,
+                                        case json_type(asked.json, '$.args')
+                                            when 'array' then '$.args['
+                                            else '$.args."*"['
+                                        end || place || ']' as by_place,
                                         substr(
-                                            name, 1, instr(name || '.', '.') - 1
-                                        ) as head,
-                                        (
-                                            select parameters from litejobs_task
-                                            where litejobs_task.name = coalesce(
+                                            '"' || replace(name, '.', '"."') || '"',
+                                            length(head) + 3
+                                        ) as member
+                                    from (
+                                        select
+                                            taken,
+                                            head,
+                                            case
+                                                when head glob '*[^0-9]*' then head
+                                                else coalesce(
+                                                    taken ->> (
+                                                        '$.places[' || head || ']'
+                                                    ),
+                                                    head
+                                                )
+                                            end as label,
+                                            case
+                                                when head glob '*[^0-9]*' then (
+                                                    select key
+                                                    from json_each(taken, '$.places')
+                                                    where value = head
+                                                )
+                                                else head
+                                            end as place
+                                        from (
+                                            select
+                                                substr(
+                                                    name, 1, instr(name || '.', '.') - 1
+                                                ) as head,
                                                 (
-                                                    select new_name from litejobs_rename
-                                                    where old_name
-                                                        = asked.json ->> '$.task'
-                                                ),
-                                                asked.json ->> '$.task'
-                                            )
-                                        ) as taken
+                                                    select parameters from litejobs_task
+                                                    where litejobs_task.name = coalesce(
+                                                        (
+                                                            select new_name
+                                                            from litejobs_rename
+                                                            where old_name
+                                                            = asked.json ->> '$.task'
+                                                        ),
+                                                        asked.json ->> '$.task'
+                                                    )
+                                                ) as taken
+                                        )
+                                    )
                                 )
+                                limit 1
                             )
+                            limit 1
                         )
                     )
                     when rest glob '{{*' or rest glob '}}*' then substr(rest, 1, 1)
