@@ -50,6 +50,13 @@ class Companions:
         for subscription in self.subscriptions:
             subscription.open(database)
 
+    def run_by_caller(self, database: Database) -> None:
+        """Who calls runs the jobs in its own thread; callbacks hear of it in theirs."""
+        self.notifier.run_by_caller()
+        for subscription in self.subscriptions:
+            subscription.run_by_caller()
+        self.notifier.begin(database)
+
     def set_aside(self) -> Callable[[], None]:
         """The file is another one for a while, until what is returned is called."""
         before = self.notifier.set_aside()

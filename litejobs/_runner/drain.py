@@ -130,7 +130,7 @@ class Drain:
         """The lock is held, and a loop has begun, which ends with the block."""
         database = self._store.database
         companions = self._companions
-        companions.notifier.begin(database)
+        companions.run_by_caller(database)
         lock = lock_of(database)
         if not lock.acquire():
             raise runner_active(database, "runs", "stop it first")

@@ -100,7 +100,7 @@ class Inline:
 
     def _start(self) -> None:
         database = self._store.database
-        self._companions.notifier.begin(database)
+        self._companions.run_by_caller(database)
         with contextlib.ExitStack() as stack:
             lock = lock_of(database)
             if not lock.acquire():

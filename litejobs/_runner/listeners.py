@@ -173,11 +173,16 @@ class EventNotifier:
 
         From now on callbacks have copies of the context of the caller, who begins it.
         """
-        self._begun_in = of_caller()
+        self.run_by_caller()
         with self._changing:
             self._database = database
             self._is_run = True
             self._go_on()
+
+    def run_by_caller(self) -> None:
+        """Who calls runs the jobs: callbacks have copies of the context of that."""
+        if self._callbacks:
+            self._begun_in = of_caller()
 
     def stop(self) -> None:
         """The runner has stopped: what was committed so far has been told."""

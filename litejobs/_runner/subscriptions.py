@@ -126,7 +126,7 @@ class Subscription:
         copies of the context of who begins that.
         """
         if for_runner:
-            self._begun_in = of_caller()
+            self.run_by_caller()
         with self._changing:
             if self._thread is not None:
                 return
@@ -139,6 +139,10 @@ class Subscription:
             )
             self._thread = thread
             thread.start()
+
+    def run_by_caller(self) -> None:
+        """Who calls runs the jobs: the callback has copies of the context of that."""
+        self._begun_in = of_caller()
 
     def close(self) -> None:
         """Nothing is told any more, unless the callback takes too long to return.

@@ -15,7 +15,7 @@ import pytest
 from litejobs import LiteJobs, current
 from litejobs.errors import LiteJobsError
 from litejobs.executors import Futures
-from litejobs.testing import perform
+from litejobs.testing import hold_clock, perform, release_clock
 from tests.waiting import LONG, eventually
 
 tenant: contextvars.ContextVar[str | None] = contextvars.ContextVar(
@@ -175,10 +175,11 @@ def test_steps_of_a_flow_are_attempts_of_their_own(app: App) -> None:
 
 
 @pytest.mark.parametrize("is_cursor", [False, True])
-@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("by", ["runner", "drain", "step", "inline"])
 def test_no_callback_finds_what_another_one_has_set(
-    app: App, is_cursor: bool, runs: bool
+    app: App, is_cursor: bool, by: str
 ) -> None:
+    """In whichever thread it is told; the file was open before."""
     heard: list[str | None] = []
     named = {"cursor": "mail"} if is_cursor else {}
 
@@ -187,17 +188,46 @@ def test_no_callback_finds_what_another_one_has_set(
         heard.append(look_and_set("a callback"))
 
     task = app.tasks["thread"]
-    if runs:
+    if by == "runner":
         with app.jobs.running(threads=1):
             found_by(app.jobs, task, lambda: None)
             eventually(lambda: len(heard) == 2)
-    else:
+    elif by == "inline":
+        with app.jobs.inline():
+            found_by(app.jobs, task, lambda: None)
+    elif by == "drain":
         found_by(app.jobs, task, app.jobs.drain)
+    else:
+        found_by(app.jobs, task, lambda: [app.jobs.step() for _ in range(2)])
     eventually(lambda: len(heard) == 2)
-    if runs or not is_cursor:
-        assert heard == ["the caller's"] * 2
+    assert heard == ["the caller's"] * 2
     assert "a callback" not in heard
     assert tenant.get() == "the caller's"
+
+
+@pytest.mark.parametrize("by", ["drain", "step", "inline"])
+def test_who_runs_jobs_gives_its_context_to_callbacks_in_threads_of_their_own(
+    tmp_path: Path, by: str
+) -> None:
+    """On real time one thread tells what a cursor hears, and another one the others."""
+    heard: list[str | None] = []
+    release_clock()
+    try:
+        app = App(tmp_path)
+        app.jobs.open()
+    finally:
+        hold_clock()
+    with app.jobs:
+        app.jobs.on("completed", cursor="mail")(lambda _: heard.append(tenant.get()))
+        app.jobs.on("completed")(lambda _: heard.append(tenant.get()))
+        task = app.tasks["thread"]
+        if by == "inline":
+            with app.jobs.inline():
+                found_by(app.jobs, task, lambda: None)
+        else:
+            found_by(app.jobs, task, getattr(app.jobs, by))
+        eventually(lambda: len(heard) == 4)
+    assert heard == ["the caller's"] * 4
 
 
 def plain(current: Any, call: Any) -> Any:
