@@ -35,6 +35,9 @@ def check_name(connection: apsw.Connection, path: str) -> None:
             f"{path} has {links} names (hard links), and nothing in it says by which "
             "it is to be opened; leave it one name, or use a copy of it"
         )
+    if not _is_same(own, path):
+        # Its folder was moved, or is mounted in another place here.
+        own = os.path.join(os.path.dirname(path), os.path.basename(own))
     if own != path and _is_same(own, path) and not _is_one_name(own, path):
         own = escaped(own)
         raise FileRefused(
@@ -84,7 +87,15 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _is_one_name(one: str, other: str) -> bool:
-    """Whether it is one name in one folder, which may be mounted in two places."""
-    if os.path.basename(one) != os.path.basename(other):
+    """Whether it is one name in one folder, which may be mounted in two places.
+
+    Or written in two ways, as upper and lower case: then one of them is not listed.
+    """
+    folder = os.path.dirname(other)
+    if not _is_same(os.path.dirname(one), folder):
         return False
-    return _is_same(os.path.dirname(one), os.path.dirname(other))
+    names = {os.path.basename(one), os.path.basename(other)}
+    try:
+        return len(names) == 1 or not names.issubset(os.listdir(folder))
+    except OSError:  # it may be used and not read
+        return False

@@ -205,3 +205,34 @@ def test_folder_may_be_reached_in_two_ways(tmp_path: Path) -> None:
     reading = apsw.Connection(str(path))
     own_name.check_name(reading, str(path))
     reading.close()
+
+
+def test_name_in_a_folder_that_was_moved_is_known_there(tmp_path: Path) -> None:
+    """Or mounted in another place, as containers have it."""
+    before, folder = tmp_path / "before", tmp_path / "now"
+    before.mkdir()
+    LiteJobs(before / "jobs.db").open().close()
+    (before / "other.db").hardlink_to(before / "jobs.db")
+    before.rename(folder)
+    with pytest.raises(FileRefused, match=f"the same file as {folder / 'jobs.db'}"):
+        LiteJobs(folder / "other.db").open()
+    with LiteJobs(folder / "jobs.db") as jobs:
+        jobs.enqueue("note")
+    assert name_in(folder / "jobs.db") == str(folder / "jobs.db")
+
+
+def test_name_may_be_written_in_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where upper and lower case are one, a folder lists one of them."""
+    path, same = tmp_path / "jobs.db", tmp_path / "JOBS.db"
+    LiteJobs(path).open().close()
+    if not same.exists():
+        same.hardlink_to(path)
+    linked(path)
+    found = os.listdir
+    monkeypatch.setattr(
+        os, "listdir", lambda folder: [n for n in found(folder) if n != same.name]
+    )
+    with LiteJobs(same) as jobs:
+        jobs.enqueue("note")
