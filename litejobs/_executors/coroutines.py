@@ -63,6 +63,7 @@ class Coroutines(TaskExecutor):
     """
 
     lends = True
+    awaits = True
 
     def __init__(self, slots: int = SLOTS) -> None:
         super().__init__(slots)

@@ -34,6 +34,12 @@ class TaskExecutor(abc.ABC):
     lends = False
     """Whether it can run more than its slots while tasks in these wait for jobs."""
 
+    awaits = False
+    """Whether what is out of time ends within a second, so that its end is awaited.
+
+    Else it is settled at once, and the next attempt may begin beside it.
+    """
+
     used_by: tuple[object, int] | None = None
     """For whom it was started last, and in which process of those that were forked."""
 

@@ -60,6 +60,8 @@ class Processes(TaskExecutor):
             frozen with its interpreter, so that none can be started.
     """
 
+    awaits = True
+
     def __init__(
         self,
         processes: int,

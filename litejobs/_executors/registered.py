@@ -14,6 +14,7 @@ from litejobs._executors.interface import MOST_SLOTS, TaskExecutor
 from litejobs._executors.work import Work
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import now_ms
+from litejobs._process.timing import TIMES
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -123,6 +124,13 @@ class Executors:
             self._concurrency = given
             if known is not None:
                 known.slots = given
+
+    def clean_up(self) -> dict[str, int]:
+        """Return how many milliseconds each leaves to what is out of time, by name."""
+        patience = int(TIMES.stuck_patience * 1000)
+        return {
+            name: patience for name, each in tuple(self._known.items()) if each.awaits
+        }
 
     def slots(self) -> dict[str, int]:
         """Return how many slots each has, by name."""

@@ -373,10 +373,12 @@ class Execution:
                 del found, future, inner, value, error
         except BaseException:
             around_it.cancel()
+            left.wait()
             raise
         try:
             value = around_it.result()
         except CancelledError:
+            left.wait()
             raise context.interruption() from None
         finally:
             left.adopt()

@@ -139,7 +139,8 @@ class Loop:
 
     With *queues* it is given jobs of these alone. The newest source of its tasks was
     changed at *code_at*, in milliseconds. It has *executors* with so many slots, which
-    are mere names where all that is claimed *runs_here*, in the calling thread.
+    are mere names where all that is claimed *runs_here*, in the calling thread;
+    *clean_up* tells how many milliseconds each leaves to what is out of time.
     """
 
     def __init__(
@@ -150,8 +151,10 @@ class Loop:
         *,
         code_at: int | None = None,
         executors: Mapping[str, int] | None = None,
+        clean_up: Callable[[], Mapping[str, int]] = dict,
         runs_here: bool = False,
     ) -> None:
+        self._clean_up = clean_up
         self.executors = dict(executors or {})
         self._runs_here = runs_here
         self.placed: dict[int, str] = {}
@@ -304,8 +307,14 @@ class Loop:
         return [row[0] for row in db.execute(queries()["unknown_queues"], queues_given)]
 
     def _register_executors(self, db: apsw.Connection) -> None:
+        clean_up = self._clean_up()
         for name, slots in self.executors.items():
-            named = {"name": name, "slots": slots, "runner": self.runner}
+            named = {
+                "name": name,
+                "slots": slots,
+                "runner": self.runner,
+                "clean_up_ms": clean_up.get(name, 0),
+            }
             db.execute(queries()["register_executor"], named)
         names = json.dumps(list(self.executors))
         given = {"runner": self.runner, "names": names}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from litejobs._process import log
 from litejobs._runner.attempt import Running
 from litejobs._runner.pool import WorkItem
-from litejobs.errors import TaskStopped
+from litejobs._tasks import outcome as outcomes
+from litejobs.errors import TaskStopped, TaskTimeout
 
 if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
@@ -58,6 +59,9 @@ class Placed(Running):
         """
 
         def ended(_: Work, outcome: str) -> None:
+            if self.interrupt is TaskTimeout:
+                # Its time was over before: what it brings is too late.
+                outcome = outcomes.of_late(outcome)
             self.item.set_result(outcome)
             # Where that was told before, there is room again.
             wake()

@@ -130,6 +130,7 @@ class Turns:
             *(self._database, self._threads, self._queues),
             code_at=code_at,
             executors=self._executors.slots(),
+            clean_up=self._executors.clean_up,
         )
         self._outlook = Outlook(self._loop)
         self._retention = Retention(self._loop)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._process import fork_guard, log
 from litejobs._process.forked_child import parent_only
+from litejobs._process.timing import TIMES
 from litejobs.errors import RunnerActive
 
 # Imported by those who use it: most programs have no async task, and it is larger than
@@ -37,6 +38,11 @@ class Left:
     def __init__(self, context: contextvars.Context | None = None) -> None:
         self.context = context
         self.error: BaseException | None = None
+        self.ended = threading.Event()
+
+    def wait(self) -> None:
+        """Give it time to clean up: its future says at once that it was cancelled."""
+        self.ended.wait(TIMES.stuck_patience)
 
     def raise_error(self) -> None:
         """Raise what it has raised, if it has; it is held no more."""
@@ -133,7 +139,7 @@ class EventLoopThread:
             kept.close()
             coroutine.close()
             raise
-        future.add_done_callback(partial(_forget_unbegun, loop, coroutine))
+        future.add_done_callback(partial(_forget_unbegun, loop, coroutine, left))
         return future
 
     def is_here(self) -> bool:
@@ -201,6 +207,7 @@ async def _kept(coroutine: Coroutine[Any, Any, Any], left: Left) -> Any:
         return None
     finally:
         left.context = contextvars.copy_context()
+        left.ended.set()
 
 
 def is_cancelled() -> bool:
@@ -227,6 +234,7 @@ def cancelled_within(job_id: int) -> BaseException:
 def _forget_unbegun(
     loop: asyncio.AbstractEventLoop,
     coroutine: Coroutine[Any, Any, Any],
+    left: Left,
     future: Future[Any],
 ) -> None:
     """One that was cancelled before it began is closed, or Python would warn of it."""
@@ -237,10 +245,13 @@ def _forget_unbegun(
     def close() -> None:
         if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
             coroutine.close()
+            left.ended.set()
 
     # In its loop, and after that has heard of the end.
-    with contextlib.suppress(RuntimeError):
+    try:
         loop.call_soon_threadsafe(loop.call_soon, close)
+    except RuntimeError:
+        left.ended.set()
 
 
 def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event) -> None:

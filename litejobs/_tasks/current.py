@@ -254,8 +254,10 @@ class AttemptContext:
         except TaskInterrupt:
             if self._coroutine is not None:
                 self._coroutine.cancel()
+                left.wait()
             raise
         except concurrent.futures.CancelledError:
+            left.wait()
             raise self.interruption() from None
         else:
             left.raise_error()

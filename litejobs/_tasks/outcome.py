@@ -101,6 +101,15 @@ def of_success(
     return f'{{"status":"ok"{ran},{result}}}'
 
 
+def of_late(outcome: str) -> str:
+    """The document of an attempt that was out of time before it brought *outcome*."""
+    told = json.loads(outcome)
+    if told["status"] not in ("ok", "error"):
+        return outcome
+    late = TaskTimeout("the time limit has passed")
+    return of_error(late, told.get("ran_ms", 0))
+
+
 def of_error(
     error: BaseException,
     ran_ms: int,

@@ -307,10 +307,11 @@ where attempt_id = :attempt and exists (
 
 -- name: register_executor
 -- An executor of this runner, which is not away.
-insert into litejobs_executor (name, slots, runner_id)
-values (:name, :slots, :runner)
+insert into litejobs_executor (name, slots, runner_id, clean_up_ms)
+values (:name, :slots, :runner, :clean_up_ms)
 on conflict (name) do update set
-    slots = excluded.slots, runner_id = excluded.runner_id, held = 0, away_at = null;
+    slots = excluded.slots, runner_id = excluded.runner_id, held = 0, away_at = null,
+    clean_up_ms = excluded.clean_up_ms;
 
 -- name: forget_executors
 -- Those of runners before this one, and what it does not have itself.
@@ -427,13 +428,17 @@ and (
 order by move.id;
 
 -- name: signals
--- Which of the attempts that are being run have been closed, or are to be cancelled?
-select wanted.value, attempt.finished_at is null, attempt.status
+-- Which of the attempts that are being run have been closed, or are to be cancelled, or
+-- are out of time and to clean up?
+select
+    wanted.value, attempt.finished_at is null,
+    case when placement.is_late then 'timeout' else attempt.status end
 from json_each(:attempts) as wanted
 left join litejobs_attempt as attempt on attempt.id = wanted.value
 left join litejobs_job as job on job.id = attempt.job_id
+left join litejobs_placement as placement on placement.attempt_id = attempt.id
 where attempt.finished_at is not null or attempt.id is null
-or job.cancel_requested_at is not null;
+or job.cancel_requested_at is not null or placement.is_late;
 
 -- name: idle
 -- Is everything that is due done? Jobs in line that nothing holds back but a rate or a

@@ -27,7 +27,8 @@ or runner_id = (select max(id) from litejobs_runner where id < :runner);
 
 -- name: simulated_adopt_executors
 -- And its executors, of which all slots are free.
-update litejobs_executor set runner_id = :runner, held = 0, away_at = null;
+update litejobs_executor
+set runner_id = :runner, held = 0, away_at = null, clean_up_ms = 0;
 
 -- name: simulated_executors
 select name, slots from litejobs_executor where runner_id = :runner;

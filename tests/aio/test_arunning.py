@@ -358,6 +358,113 @@ def test_a_coroutine_out_of_time_is_cancelled(jobs: LiteJobs) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("ends", ["lets it pass", "returns", "raises"])
+def test_no_retry_begins_beside_the_clean_up_of_one_that_is_out_of_time(
+    jobs: LiteJobs, times: Times, ends: str, around: bool
+) -> None:
+    times(stuck_patience=LONG)
+
+    async def main() -> None:
+        told: list[str] = []
+        cleaning, go = asyncio.Event(), asyncio.Event()
+
+        @jobs.task(timeout=0.05, retry=Retry.constant(0, max_attempts=2))
+        async def work() -> str:
+            told.append(f"begins {current().attempt}")
+            if current().attempt == 2:
+                return "done"
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if ends == "returns":
+                    return "too late"
+                if ends == "raises":
+                    raise LookupError from None
+                raise
+            finally:
+                cleaning.set()
+                await go.wait()
+                told.append("is clean")
+            return "never"
+
+        if around:
+            jobs.middleware(lambda _, call: call())
+        async with jobs.arunning(threads=1):
+            job = await work.aenqueue()
+            await cleaning.wait()
+            # A turn of the runner that would begin it.
+            other = await jobs.aenqueue("nothing")
+            await other
+            assert (await jobs.aget(job.id)).state == "processing"
+            go.set()
+            assert await job == "done"
+        assert told == ["begins 1", "is clean", "begins 2"]
+        assert [each.status for each in job.attempts] == ["timeout", "ok"]
+        outcome = job.attempts[0].outcome
+        assert outcome is not None
+        assert outcome["error"]["type"] == "TaskTimeout"
+
+    jobs.task(name="nothing")(lambda: None)
+    asyncio.run(main())
+
+
+def test_no_requeue_begins_beside_the_clean_up_of_one_that_is_cancelled(
+    jobs: LiteJobs, times: Times
+) -> None:
+    times(stuck_patience=LONG, cancel_patience=LONG)
+
+    async def main() -> None:
+        cleaning, go = asyncio.Event(), asyncio.Event()
+
+        @jobs.task
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaning.set()
+                await go.wait()
+
+        async with jobs.arunning():
+            job = await work.aenqueue()
+            await until(lambda: job.state == "processing")
+            assert await job.acancel()
+            await cleaning.wait()
+            with pytest.raises(LiteJobsError, match="processing"):
+                await job.arequeue()
+            assert job.state == "processing"
+            go.set()
+            with pytest.raises(JobCancelled):
+                await job.aresult(LONG)
+
+    asyncio.run(main())
+
+
+def test_a_clean_up_that_does_not_end_holds_the_retry_for_a_while_only(
+    jobs: LiteJobs, times: Times
+) -> None:
+    times(stuck_patience=0.05)
+
+    async def main() -> None:
+        go = asyncio.Event()
+
+        @jobs.task(timeout=0.05, retry=Retry.constant(0, max_attempts=2))
+        async def work() -> int:
+            if current().attempt == 1:
+                while not go.is_set():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await go.wait()
+            return current().attempt
+
+        async with jobs.arunning():
+            job = await work.aenqueue()
+            assert await job == 2
+            go.set()
+        assert [each.status for each in job.attempts] == ["timeout", "ok"]
+
+    asyncio.run(main())
+
+
 def test_one_that_does_not_end_is_shown_as_stuck(jobs: LiteJobs, times: Times) -> None:
     times(cancel_patience=0, stuck_patience=0)
 

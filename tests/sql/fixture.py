@@ -164,10 +164,10 @@ class Sql:
 
     # Executors ----------------------------------------------------------------------
 
-    def register(self, name: str, slots: int) -> None:
+    def register(self, name: str, slots: int, clean_up_ms: int = 0) -> None:
         """The runner has this executor."""
         named = {"name": name, "slots": slots, "runner": self.runner}
-        self.query("register_executor", **named)
+        self.query("register_executor", clean_up_ms=clean_up_ms, **named)
 
     def claim_room(self, slots: int, most: int | None = None, **room: int) -> list[int]:
         """The jobs that a runner with so much room is given, in their order."""

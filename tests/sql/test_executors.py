@@ -587,6 +587,10 @@ def test_nobody_gives_a_lane_another_executor(db: Sql) -> None:
             "litejobs_executor_away_at_in_range",
         ),
         (
+            "update litejobs_executor set clean_up_ms = -1",
+            "litejobs_executor_clean_up_in_range",
+        ),
+        (
             "update litejobs_executor set held = 2000001",
             "litejobs_executor_held_in_range",
         ),
@@ -722,6 +726,7 @@ def test_what_a_closed_attempt_ran_on_does_not_change(db: Sql) -> None:
     [
         ("worker = printf('%201d', 1)", "litejobs_placement_worker_length"),
         ("memory_bytes = -1", "litejobs_placement_memory_positive"),
+        ("is_late = 2", "litejobs_placement_is_late_boolean"),
     ],
 )
 def test_a_worker_that_cannot_be_is_refused(

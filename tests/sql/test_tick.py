@@ -133,6 +133,75 @@ def test_an_overdue_attempt_times_out(held: Sql) -> None:
     assert held.job(job).state == "failed"
 
 
+def late_on(held: Sql, clean_up_ms: int) -> tuple[int, int]:
+    """A job that is out of time on an executor that leaves so much, and its attempt."""
+    held.serve("a", timeout_ms=MINUTE, delay_ms=0, jitter=0.0)
+    held.register("loop", 1, clean_up_ms)
+    held.execute("update litejobs_task set executor = 'loop'")
+    job = held.enqueue("a")
+    held.claim_room(0, loop=1)
+    held.wait(MINUTE)
+    held.tick()
+    return job, held.job(job).attempt_id
+
+
+def told(held: Sql, attempt: int) -> list[tuple[int, str | None]]:
+    """What the runner hears of it: whether it is open, and why it is to end."""
+    rows = held.query("signals", attempts=f"[{attempt}]")
+    return [tuple(vars(row).values())[1:] for row in rows]
+
+
+def test_an_overdue_attempt_that_can_clean_up_is_told_and_times_out_later(
+    held: Sql,
+) -> None:
+    job, attempt = late_on(held, SECOND)
+    assert told(held, attempt) == [(1, "timeout")]
+    assert held.attempt(attempt).deadline_at == held.now + SECOND
+    assert held.job(job).state == "processing"
+    held.wait(SECOND - 1)
+    held.tick()
+    assert held.attempt(attempt).finished_at is None
+    held.wait(1)
+    held.tick()
+    closed = held.attempt(attempt)
+    assert (closed.status, closed.finished_at) == ("timeout", held.now)
+
+
+def test_an_overdue_attempt_that_has_cleaned_up_is_over(held: Sql) -> None:
+    job, attempt = late_on(held, SECOND)
+    held.wait(5)
+    held.settle(attempt, "timeout")
+    assert held.attempt(attempt).finished_at == held.now
+    assert held.job(job).state == "failed"
+
+
+def test_an_overdue_attempt_that_cannot_clean_up_times_out_at_once(held: Sql) -> None:
+    job, attempt = late_on(held, 0)
+    assert held.attempt(attempt).status == "timeout"
+    assert held.job(job).state == "pending"
+
+
+def test_an_overdue_attempt_whose_executor_is_gone_times_out_with_the_next_tick(
+    held: Sql,
+) -> None:
+    _, attempt = late_on(held, SECOND)
+    held.execute("update litejobs_placement set is_late = 0")
+    held.execute("delete from litejobs_executor")
+    held.execute("update litejobs_placement set is_late = 1")
+    assert held.attempt(attempt).deadline_at == held.now
+    held.tick()
+    assert held.attempt(attempt).status == "timeout"
+
+
+def test_a_clock_that_goes_back_leaves_no_more_time_to_clean_up(held: Sql) -> None:
+    _, attempt = late_on(held, SECOND)
+    held.wait(-HOUR)
+    held.tick()
+    held.wait(SECOND)
+    held.tick()
+    assert held.attempt(attempt).status == "timeout"
+
+
 def test_a_time_limit_set_to_an_instant_is_seen_by_every_client(db: Sql) -> None:
     db.serve("a", timeout_ms=HOUR)
     job = db.enqueue("a", max_attempts=1)

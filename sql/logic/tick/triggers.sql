@@ -92,6 +92,8 @@ begin
 end;
 
 -- Attempts whose process is gone, and those whose time is over. Mostly there are none.
+-- One that can clean up is told first (litejobs_placement.is_late), and ends by itself
+-- or when that time is over, too: until then the job has no other attempt beside it.
 create trigger litejobs__end_attempts_settles_them
 instead of insert on litejobs__end_attempts
 when exists (
@@ -111,6 +113,15 @@ begin
     from litejobs_attempt
     where finished_at is null and job_id >= 1 and runner_id <> new.runner
     order by job_id;
+    update litejobs_placement
+    set is_late = 1
+    where is_late = 0
+    and attempt_id in (
+        select id from litejobs_attempt
+        where finished_at is null and deadline_at is not null
+        and deadline_at <= (select now from litejobs_clock)
+    )
+    and executor in (select name from litejobs_executor where clean_up_ms > 0);
     insert into litejobs_settle (attempt, outcome)
     select
         id,
@@ -119,6 +130,18 @@ begin
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)
     order by id;
+end;
+
+-- An attempt is out of time, and cleans up from now on.
+create trigger litejobs_placement_update_puts_deadline_off
+after update of is_late on litejobs_placement
+when new.is_late > old.is_late
+begin
+    update litejobs_attempt
+    set deadline_at = (select now from litejobs_clock) + coalesce(
+        (select clean_up_ms from litejobs_executor where name = new.executor), 0
+    )
+    where id = new.attempt_id and deadline_at is not null;
 end;
 
 -- Jobs whose time has come, or whose retry budget is over. Mostly there are none: that
