@@ -17,8 +17,9 @@ select null as job where 0;
 create view litejobs__number as
 select null as job where 0;
 
--- A job with this unique key is asked for, filled in if it was a template; what it was
--- to have is as in litejobs__replace.
+-- A job with this unique key is asked for, filled in if it was a template, and an
+-- unfinished one may have it, or it can be no key; what it was to have is as in
+-- litejobs__replace.
 create view litejobs__ask as
 select null as unique_key, null as is_template, null as task, null as on_conflict,
     null as args, null as run_at, null as options, null as is_whole, null as spec_id,

@@ -227,7 +227,14 @@ begin
         end as unique_key
         limit 1
     ) as asked
-    where new.unique_key is not null;
+    where new.unique_key is not null and (
+        asked.unique_key is null or length(asked.unique_key) > 500
+        or new.on_conflict = 'raise'
+        or exists (
+            select 1 from litejobs__unfinished
+            where unique_key = asked.unique_key
+        )
+    );
     select raise(ignore)
     from (
         select case
