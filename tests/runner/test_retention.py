@@ -126,9 +126,25 @@ def test_who_waits_for_a_job_that_is_not_kept_has_its_result(
         assert job.result(timeout=30) == 42
         clock.tick(9.0)
         assert ids(jobs) == [job.id]
-        # The rule itself is a minute old by then.
-        clock.tick(61.0)
+        clock.tick(11.0)
         eventually(lambda: ids(jobs) == [])
+
+
+def test_what_is_not_to_be_kept_from_now_on_stays_for_a_minute(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    """In a file that has jobs a slip can be taken back."""
+    job = jobs.task(name="a")(lambda: None).enqueue()
+    jobs.drain()
+    clock.tick(HOUR)
+    jobs.drain()
+    jobs.retention.set("completed", 0, task="a")
+    clock.tick(59)
+    jobs.drain()
+    assert ids(jobs) == [job.id]
+    clock.tick(2)
+    jobs.drain()
+    assert ids(jobs) == []
 
 
 def test_jobs_run_on_though_nothing_can_be_deleted(

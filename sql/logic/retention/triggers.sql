@@ -232,6 +232,7 @@ end;
 
 -- What is kept has been set anew: in a minute, in which a slip can be taken back, all
 -- is looked through. A pass that goes on, or was to come sooner, waits for it, too.
+-- In a file without a job there is nothing to take back.
 create trigger litejobs__replan_retention_looks_soon
 instead of insert on litejobs__replan_retention
 begin
@@ -243,7 +244,11 @@ begin
         file_place = -1,
         attempt_place = 0,
         young_at = (
-            select now + 60000 from litejobs_clock
+            select now + case
+                when (select max(id) from litejobs_job) is not null then 60000
+                else (select ms from litejobs__soonest)
+            end
+            from litejobs_clock
             where exists (select 1 from litejobs_retention where age_ms < 3600000)
         );
 end;
