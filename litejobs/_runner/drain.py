@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._control.enqueue import enqueue_all
@@ -196,7 +196,7 @@ class Drain:
             self._lock,
             loop,
             self._store.database,
-            self._registry.registrations(),
+            self._registry.registrations,
             self._choice.tasks,
         )
 
@@ -279,7 +279,7 @@ def look_or_begin_again(
     lock: RunnerLock | MemoryLock,
     loop: _loop.Loop,
     database: Database,
-    declarations: Sequence[Registration],
+    declarations: Callable[[], Sequence[Registration]],
     serving: Collection[str] | None = None,
 ) -> _loop.Agenda:
     """What there is to do; another client may have stopped or replaced the runner.
@@ -293,7 +293,7 @@ def look_or_begin_again(
     if not lock.confirm():
         raise runner_active(database, "runs", "stop it first")
     log.error(_loop.BEGINS_AGAIN)
-    loop.begin(declarations, serving)
+    loop.begin(declarations(), serving)
     return loop.look()
 
 

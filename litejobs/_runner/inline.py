@@ -232,7 +232,7 @@ class Inline:
                 loop.put_back(declared)
                 self._served = len(declared)
             agenda = look_or_begin_again(
-                self._lock, loop, self._store.database, declared
+                self._lock, loop, self._store.database, lambda: declared
             )
             if not (finished or agenda.clock_went_back or is_something_due(agenda)):
                 return None
