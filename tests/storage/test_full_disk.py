@@ -256,7 +256,7 @@ class Story:
 
 each_k = pytest.mark.parametrize(
     "step",
-    [5, pytest.param(1, marks=pytest.mark.torture)],
+    [3, pytest.param(1, marks=pytest.mark.torture)],
     ids=["some", "all"],
 )
 
