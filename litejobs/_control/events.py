@@ -49,7 +49,7 @@ class Wanted:
         }
 
     def takes(self, event: Event) -> bool:
-        """Whether the event, which is no progress, is one of these."""
+        """Whether the event (not one of progress) is among these."""
         return (self.states is None or event.state in self.states) and self.is_of(
             event.job_id, event.task, event.queue
         )

@@ -325,7 +325,8 @@ class EventStream:
     def _fill(self, *, at_once: bool = False) -> None:
         """Read what there is to be told, if all that was read before has been.
 
-        Also what nobody has heard of yet, where the caller does not wait (*at_once*).
+        Also events that no reader was told of yet, if the caller does not wait
+        (*at_once*).
         """
         with self._lock:
             if self._closed or self._has_ended:

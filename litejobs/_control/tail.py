@@ -77,7 +77,7 @@ class Tail:
                 ear.remove(self._ring)
 
     def _merge(self) -> None:
-        """What has to be read for all of them: nothing for one, who asks by himself."""
+        """What is read for all streams; nothing for a single one, which reads alone."""
         several = len(self._listeners) > 1
         self._wanted = merged(self._listeners.values()) if several else None
 
@@ -94,7 +94,7 @@ class Tail:
     ) -> Page | None:
         """What comes after this number; None if that is to be asked of the file.
 
-        With *at_once* also what nobody has heard of yet.
+        With *at_once* also events that no stream has read yet.
         """
         wanted, database = self._wanted, self._of()
         if wanted is None or database is None:

@@ -44,7 +44,7 @@ def wait_for_result(
 ) -> Any:
     """See `Job.result`; the time that is *given* is real time.
 
-    Where the caller is no task itself, it may wait for *asker*, which is one.
+    A caller that is not a task may wait for *asker*, which is one.
     """
     database = store.database
     if database.is_awaited_by_transaction():
@@ -126,7 +126,7 @@ class _Turns:
         fork_guard.renew_in_children(self)
 
     def after_fork(self) -> None:
-        """In a child: nobody looks."""
+        """In a forked child: no thread looks."""
         # A handler of a signal that comes while its thread looks may ask, too.
         self._locks: weakref.WeakKeyDictionary[Database, threading.RLock]
         self._locks = weakref.WeakKeyDictionary()
