@@ -1,0 +1,61 @@
+"""Try the clients that are found, and write what was seen: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.clients import acts, page
+from tests.clients.drivers import CLIENTS, PLACE, Client
+from tests.clients.sessions import Gone, Refused
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Try SQLite clients.")
+    parser.add_argument("names", nargs="*", help="those to try; all if none is named")
+    parser.add_argument("--install", metavar="FOLDER", type=Path)
+    asked = parser.parse_args()
+    if asked.install is not None:
+        install(asked.install)
+    seen, wrong = {}, 0
+    for client in CLIENTS:
+        if asked.names and client.name not in asked.names:
+            continue
+        command = client.command()
+        if command is None:
+            print(f"{client.name}: it is not here ({client.package})")
+            continue
+        try:
+            found = tried(client, command)
+        except (Gone, Refused) as error:
+            print(f"{client.name}: {error}")
+            wrong += 1
+            continue
+        seen[client.name] = found
+        print(f"{client.name} {found.version}, SQLite {found.sqlite}")
+        for name, said in found.acts.items():
+            known = client.expected(name).seen
+            wrong += known not in said
+            print(f"  {name}: {said}", "" if known in said else f"(not: {known})")
+    text = page.PAGE.read_text(encoding="utf-8")
+    page.PAGE.write_text(page.written(text, seen), encoding="utf-8")
+    sys.exit(f"{wrong} are not as expected" if wrong else 0)
+
+
+def tried(client: Client, command: list[str]) -> acts.Seen:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "jobs.db")
+        return acts.try_all(command, path, waits=client.waits)
+
+
+def install(folder: Path) -> None:
+    """Fetch what npm and pip have, for those that have these."""
+    folder = folder.absolute()
+    os.environ[PLACE] = str(folder)
+
+
+if __name__ == "__main__":
+    main()

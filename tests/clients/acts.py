@@ -1,0 +1,261 @@
+"""What a user does with a client: each act is tried with each client in the list.
+
+An act is given a session, and returns what was seen in a few words: `works`, or what is
+to be known. Those of a new file come first, for then no runner is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from litejobs import LiteJobs
+from tests.clients.sessions import Refused, Session, Value
+from tests.waiting import eventually
+
+WORKS = "works"
+LATER = 4_102_444_800_000  # in 2100
+INSTANT = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+HELD = 0.3  # seconds: how long a client has to wait for a lock
+MOST = 10.0  # seconds: how long one is waited for that does not wait itself
+
+
+class Place(NamedTuple):
+    """Where a client is tried."""
+
+    client: Session
+    jobs: LiteJobs
+    waits: bool  # whether it is known to wait for a lock
+
+
+Act = Callable[[Place], str]
+
+
+# In a new file --------------------------------------------------------------------
+
+
+def be_the_runner(at: Place) -> str:
+    """Claim a job and settle it: any client may be the loop."""
+    client = at.client
+    client.run("insert into litejobs_runner (pid) values (?)", 1)
+    client.run("insert into litejobs_task (name, runner_id) values (?, 1)", "count")
+    client.run("insert into litejobs_job (task, args) values (?, ?)", "count", "[7]")
+    client.run("insert into litejobs_claim (runner, slots) values (?, ?)", 1, 4)
+    [[attempt, job]] = client.rows(
+        "select attempt_id, job_id from litejobs_assignment where runner_id = ?", 1
+    )
+    outcome = json.dumps({"status": "error", "retry_after": 7200})
+    settle = "insert into litejobs_settle (attempt, outcome) values (?, ?)"
+    client.run(settle, int(attempt), outcome)
+    client.run("insert into litejobs_tick (runner) values (?)", 1)
+    [[state]] = client.rows("select state from litejobs_job where id = ?", int(job))
+    client.run("update litejobs_runner set stopped_at = 1")
+    return WORKS if state == "failed" else state
+
+
+def be_the_calendar(at: Place) -> str:
+    """Answer what a schedule asks for, with instants as the client binds them."""
+    client = at.client
+    client.run(
+        "insert into litejobs_schedule (name, task, every_ms) values (?, ?, ?)",
+        *("hourly", "count", 3_600_000),
+    )
+    [[revision, after, to, fate]] = client.rows(
+        "select revision, after_at, to_at, fate from litejobs_planning"
+        " where schedule_id = ?",
+        1,
+    )
+    first = int(after) + 3_600_000
+    client.run(
+        "insert into litejobs_plan"
+        " (schedule_id, revision, after_at, to_at, fate, instants, exhausted)"
+        " values (?, ?, ?, ?, ?, json_array(?, ?), ?)",
+        *(1, int(revision), int(after), int(to), fate),
+        *(first, first + 3_600_000, 0),
+    )
+    sql = "select count(*) from litejobs_occurrence where state = 'planned'"
+    [[planned]] = client.rows(sql)
+    client.run("update litejobs_schedule set paused = ? where id = ?", 1, 1)
+    return WORKS if planned == "2" else f"{planned} of 2 instants"
+
+
+# Beside a living runner -----------------------------------------------------------
+
+
+def enqueue(at: Place) -> str:
+    """Ask for a job."""
+    sql = "insert into litejobs_job (task, args) values (?, ?)"
+    at.client.run(sql, "double", "[21]")
+    newest = at.jobs.list(task="double", limit=1)
+    return WORKS if newest and newest[0].args == [21] else "no job"
+
+
+def get_result(at: Place) -> str:
+    """Look again and again until a job has ended."""
+    job = at.jobs.enqueue("double", [4])
+    sql = "select state, result from litejobs_job_report where id = ?"
+    seen: list[list[str]] = []
+
+    def has_ended() -> bool:
+        seen[:] = at.client.rows(sql, job.id)
+        return seen in ([], [["completed", "8"]])
+
+    eventually(has_ended)
+    return WORKS if seen else "no such job"
+
+
+def cancel(at: Place) -> str:
+    """Cancel a job that waits, by its id."""
+    job = at.jobs.enqueue("double", [1], delay="1d")
+    sql = "update litejobs_job set state = 'cancelled' where id = ?"
+    at.client.run(sql, job.id)
+    return WORKS if job.state == "cancelled" else job.state
+
+
+def read_on(at: Place) -> str:
+    """Read what happened since the last look."""
+    sql = "select id, name from litejobs_event where id > ? order by id limit 100"
+    [[last]] = at.client.rows("select max(id) from litejobs_event")
+    job = at.jobs.enqueue("double", [5])
+    job.result(timeout=60)
+    rows = at.client.rows(sql, int(last))
+    if not rows:
+        return "no events"
+    names = [name for _, name in rows]
+    return WORKS if names[0] == "task.enqueued" and "task.done" in names else str(names)
+
+
+def pause(at: Place) -> str:
+    """Pause a queue, and go on."""
+    at.client.run("update litejobs_queue set paused = 1 where name = ?", "default")
+    job = at.jobs.enqueue("double", [6])
+    sql = "select code from litejobs_block where job_id = ? and code = 'queue_paused'"
+    rows = at.client.rows(sql, job.id)
+    at.client.run("update litejobs_queue set paused = 0 where name = ?", "default")
+    job.result(timeout=60)
+    return WORKS if rows else "not paused"
+
+
+# What is to be known of a driver --------------------------------------------------
+
+
+def rows_counted(at: Place) -> str:
+    """What the driver says how many rows an insert of one job has changed."""
+    sql = "insert into litejobs_job (task, args, run_at) values (?, ?, ?)"
+    return at.client.run(sql, "double", "[1]", LATER).changes or "not told"
+
+
+def last_id(at: Place) -> str:
+    """Whether the last id is that of the job."""
+    sql = "insert into litejobs_job (task, args, run_at) values (?, ?, ?)"
+    said = at.client.run(sql, "double", "[1]", LATER).last_id
+    [[newest]] = at.client.rows("select max(id) from litejobs_job")
+    return "the job's" if said == newest else said or "not told"
+
+
+def binds(at: Place) -> str:
+    """As what a whole number, a truth and an instant come to SQLite."""
+    return ", ".join(_bound(at.client, each) for each in (7, True, INSTANT))
+
+
+def _bound(client: Session, value: Value) -> str:
+    try:
+        [[kind]] = client.rows("select typeof(?)", value)
+    except Refused:
+        return "refused"
+    return kind
+
+
+def waits(at: Place) -> str:
+    """Enqueue while the lock is held: does the driver wait, and how long?"""
+    sql = "insert into litejobs_job (task, args, run_at) values (?, ?, ?)"
+    with at.jobs.transaction():
+        at.client.send("run", sql, "double", "[1]", LATER)
+        at.client.listen(HELD if at.waits else MOST)
+    try:
+        at.client.answer()
+    except Refused:
+        # What any driver can say, and what the acts after this one need.
+        at.client.run("pragma busy_timeout = 30000")
+        return "no"
+    [[most]] = at.client.rows("pragma busy_timeout")
+    return f"{int(most) / 1000:g} s" if most != "0" else "yes"
+
+
+def left_open(at: Place) -> str:
+    """Read one row of `returning`, no more, and see who has the write lock."""
+    at.client.first(
+        "insert into litejobs_job (task, args, run_at) values (?, ?, ?) returning id",
+        *("double", "[1]", LATER),
+    )
+    other = apsw.Connection(str(at.jobs.path))
+    with contextlib.closing(other):
+        try:
+            other.execute("begin immediate")
+        except apsw.BusyError:
+            return "keeps the lock"
+    return "lets go"
+
+
+def synchronous(at: Place) -> str:
+    """Whether a commit is on the disk when it returns."""
+    [[level]] = at.client.rows("pragma synchronous")
+    return {"0": "off", "1": "normal", "2": "full", "3": "extra"}[level]
+
+
+IN_A_NEW_FILE: dict[str, Act] = {
+    "be the runner": be_the_runner,
+    "be the calendar": be_the_calendar,
+}
+BESIDE_A_RUNNER: dict[str, Act] = {
+    "waits for a lock": waits,  # what does not is told to, and so it comes first
+    "enqueue": enqueue,
+    "result": get_result,
+    "cancel": cancel,
+    "read on": read_on,
+    "pause": pause,
+    "7, true, an instant": binds,
+    "rows of one insert": rows_counted,
+    "last id": last_id,
+    "synchronous": synchronous,
+    "an open row": left_open,  # nothing else can be written after it
+}
+ACTS = ("enqueue", "result", "cancel", "read on", "pause", *IN_A_NEW_FILE)
+FACTS = tuple(name for name in BESIDE_A_RUNNER if name not in ACTS)
+
+
+class Seen(NamedTuple):
+    """What came of a client."""
+
+    version: str
+    sqlite: str
+    acts: dict[str, str]
+
+
+def try_all(command: Sequence[str], path: Path, *, waits: bool) -> Seen:
+    """Try each act in a new file; *waits* is whether the driver waits for a lock."""
+    with LiteJobs(path) as jobs, Session(command, path) as client:
+        at = Place(client, jobs, waits)
+
+        @jobs.task
+        def double(number: int) -> int:
+            return 2 * number
+
+        seen = {name: _try(act, at) for name, act in IN_A_NEW_FILE.items()}
+        # The client ends first: it may have the lock that the runner needs to end.
+        with jobs.running(threads=1), client:
+            seen |= {name: _try(act, at) for name, act in BESIDE_A_RUNNER.items()}
+        return Seen(client.version, client.sqlite, seen)
+
+
+def _try(act: Act, at: Place) -> str:
+    try:
+        return act(at)
+    except (Refused, ValueError) as error:
+        return str(error)

@@ -1,0 +1,90 @@
+"""What speaks PEP 249, and apsw: `python dbapi.py MODULE FILE`."""
+
+import datetime as dt
+import importlib
+import sys
+
+name, path = sys.argv[1:]
+
+
+def opened():
+    if name == "pyodbc":
+        driver = importlib.import_module(name)
+        connection = driver.connect(f"Driver=SQLite3;Database={path}", autocommit=True)
+        version = f"{driver.version}, libsqliteodbc {connection.getinfo(7)}"
+    elif name == "apsw":
+        driver = importlib.import_module(name)
+        connection, version = driver.Connection(path), driver.apsw_version()
+    elif name == "adbc_driver_sqlite":
+        driver = importlib.import_module("adbc_driver_sqlite.dbapi")
+        connection = driver.connect(path, autocommit=True)
+        version = importlib.import_module(name).__version__
+    elif name == "sqlite3":
+        driver = importlib.import_module(name)
+        connection = driver.connect(path, isolation_level=None)
+        version = sys.version.split()[0]
+    else:
+        from importlib.metadata import version as installed
+
+        driver = importlib.import_module(name)
+        connection = driver.connect(path, isolation_level=None)
+        version = installed({"turso": "pyturso"}.get(name, name))
+    return connection, version
+
+
+def bound(said):
+    kind, text = said[0], said[1:]
+    return {
+        "i": lambda: int(text),
+        "r": lambda: float(text),
+        "b": lambda: text == "1",
+        "t": lambda: text,
+        "n": lambda: None,
+        "d": lambda: dt.datetime.fromtimestamp(int(text) / 1000, dt.UTC),
+    }[kind]()
+
+
+def say(*parts):
+    words = ["" if part is None else str(part) for part in parts]
+    print("\t".join(" ".join(word.split()) for word in words), flush=True)
+
+
+def changed(cursor):
+    return connection.changes() if name == "apsw" else cursor.rowcount
+
+
+def last_id(cursor):
+    if name == "apsw":
+        return connection.last_insert_rowid()
+    return getattr(cursor, "lastrowid", None)
+
+
+def rows_of(cursor):
+    if name == "apsw" or cursor.description:
+        yield from iter(cursor.fetchone, None)
+
+
+try:
+    connection, version = opened()
+    cursor = connection.cursor()
+    cursor.execute("select sqlite_version()")
+    say("ready", version, *cursor.fetchone())
+    cursor.close()
+except Exception as error:
+    say("error", error)
+    sys.exit()
+left = []
+for line in sys.stdin:
+    verb, sql, *values = line.rstrip("\n").split("\t")
+    cursor = connection.cursor()
+    try:
+        given = [bound(value) for value in values]
+        cursor.execute(sql, given) if given else cursor.execute(sql)
+        for row in rows_of(cursor):
+            say("row", *row)
+            if verb == "first":
+                left.append(cursor)
+                break
+        say("done", changed(cursor), last_id(cursor))
+    except Exception as error:
+        say("error", error)

@@ -1,0 +1,44 @@
+"""Any SQLite client is a full client: the table in docs/sql.md, row by row."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.clients import acts, page
+from tests.clients.drivers import CLIENTS, Client
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.clients][each.always :])
+        for each in CLIENTS
+    ],
+)
+def test_client_does_what_the_page_says(
+    client: Client, empty_file: Path, tmp_path: Path
+) -> None:
+    command = client.command()
+    if command is None:
+        pytest.skip(f"it is not here: {client.package}")
+    path = Path(shutil.copy(empty_file, tmp_path / "jobs.db"))
+    seen = acts.try_all(command, path, waits=client.waits)
+    for name, said in seen.acts.items():
+        assert client.expected(name).seen in said, name
+    rows = page.rows_in(page.PAGE.read_text(encoding="utf-8"))
+    for table in page.TABLES:
+        shown = rows[table][client.name].split("|")
+        now = page.row_of(client, seen, table).split("|")
+        # Its versions are those of the machine that wrote the page.
+        versions = 2 if table == "facts" else 0
+        assert shown[2 + versions :] == now[2 + versions :]
+
+
+def test_page_has_a_row_for_each_client_and_all_notes() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    for rows in page.rows_in(text).values():
+        assert list(rows)[2:] == [each.name for each in CLIENTS]
+    assert page.written(text, {}) == text
