@@ -168,6 +168,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         self._store = store
         self._execution = Execution(store, self._registry.tasks)
         self._companions = Companions(store)
+        self._execution.begins = self._companions.attempt_begins
         self._service = RunnerService(
             *(store, self._registry, self._execution, self._companions),
             self._executors,
@@ -492,6 +493,8 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         Each process calls those that it has, whether it runs jobs or not, in a thread
         of litejobs' own, one after the other, as long as the file is open here. While a
         test holds the clock, that is done by who runs the jobs: `drain()`, a runner.
+        Of an attempt that ran in this process it is called in a copy of its context
+        (`contextvars`), and else in one of who runs the jobs.
 
         Without *cursor* it hears, once, what happens from now on, or from the opening
         of the file if that is later; what it raises is logged. With the name of a

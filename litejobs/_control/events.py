@@ -182,12 +182,13 @@ class ProgressReader:
                 job_id=job_id,
                 task=task,
                 queue=queue,
+                attempt_id=attempt,
                 old_state="processing",
                 state="processing",
                 progress=fraction,
                 message=message,
             )
-            for job_id, at, task, queue, fraction, message in rows
+            for job_id, at, task, queue, fraction, message, attempt in rows
             if before.get(job_id) != (fraction, message)
         ]
 
@@ -201,13 +202,14 @@ def _progress_filters(chosen: Wanted) -> dict[str, Any]:
 
 
 def _event(row: Any) -> Event:
-    number, at, job_id, task, queue, old, new = row
+    number, at, job_id, task, queue, old, new, attempt = row
     return Event(
         id=number,
         at=from_ms(at),
         job_id=job_id,
         task=task,
         queue=queue,
+        attempt_id=attempt,
         old_state=old,
         state=new,
     )

@@ -155,7 +155,8 @@ class Event:
 
     `name` is the state that the job came into, or "progress". Of progress, which is not
     in the log, `id` is that of the last event before, `progress` is a fraction, and
-    `message` what the task has said with it; of all else they are None.
+    `message` what the task has said with it; of all else they are None. `attempt_id` is
+    that of the attempt it is about, or that came last; None before the first.
     """
 
     id: int
@@ -163,6 +164,7 @@ class Event:
     job_id: int
     task: str | None
     queue: str | None = None
+    attempt_id: int | None = None
     old_state: str | None
     state: str
     progress: float | None = None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from litejobs._control.records import Event
     from litejobs._control.tail import Tail
     from litejobs._process.aside import Threads
+    from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
 
@@ -62,6 +63,8 @@ class EventStream:
     """
 
     _tail: Tail | None = None  # also of one that was refused
+    # Who is told, with the file, that a look has found nothing more.
+    told_all: Callable[[Database], object] | None = None
 
     def __init__(
         self, store: Store, wanted: Wanted, *, cursor: str | None, after: int | None
@@ -334,6 +337,7 @@ class EventStream:
             if self._found and not self._is_to_be_settled():
                 return
             self._at_once = at_once
+            before = self._place
             try:
                 self._begin()
                 if self._cursor is None:
@@ -341,6 +345,8 @@ class EventStream:
                     self._read(self._place)
                 else:
                     self._read_by_cursor(self._cursor)
+                if not self._found and self._place == before and self.told_all:
+                    self.told_all(self._store.database)
             except Closed:
                 if not self._store.is_closed:
                     raise

@@ -191,7 +191,7 @@ class _Line:
                 if (each := self._next()) is None:
                     return
                 context, handle = each
-                context.run(handle.begin)
+                context.run(handle.begin, context)
         finally:
             if self._waiting:
                 self._ask()
@@ -226,6 +226,7 @@ class _Coroutine(Handle):
         self._task: asyncio.Task[None] | None = None
         self._kind: type[TaskInterrupt] | None = None
         self._is_over = False
+        self._has_copy = False
 
     def tell(self, kind: type[TaskInterrupt]) -> None:
         """Cancel it at once: that is how a coroutine hears that it is to end."""
@@ -241,20 +242,24 @@ class _Coroutine(Handle):
     def give_back(self, reason: str) -> None:
         """It was not begun, or Ctrl-C has ended it: it is for another time."""
         self._is_over = True
-        self._begun.discard(self)
+        self._leave()
         self._work.given_back(reason)
 
     def crash_if_closed(self) -> None:
         """It is not told any more what becomes of it where the loop is closed."""
         if self._loop.is_closed():
             self._is_over = True
-            self._begun.discard(self)
+            self._leave()
             self._work.crashed(_ENDED)
+
+    def _leave(self) -> None:
+        self._begun.discard(self)
+        self._work.context.is_over = True
 
     # In the loop ------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Make a task of it, in the context of the caller."""
+    def begin(self, context: contextvars.Context) -> None:
+        """Make a task of it, in this context, which is the caller's."""
         work = self._work
         if self._kind is not None:
             self._tell(None, self._error(), 0)
@@ -262,9 +267,16 @@ class _Coroutine(Handle):
         loops = work.execution.loops
         self._begun.add(self)
         coroutine = self._run()
+        more: dict[str, Any] = {}
+        # One that the application has set may not know of contexts: its tasks have a
+        # copy, which is known at their ends.
+        self._has_copy = self._loop.get_task_factory() is not None
+        if not self._has_copy:
+            more["context"] = context
+        work.execution.begins(work.context, context)
         try:
             self._task = task = self._loop.create_task(
-                coroutine, name=f"litejobs job {work.assignment.job_id}"
+                coroutine, name=f"litejobs job {work.assignment.job_id}", **more
             )
         except BaseException as error:
             # Of a factory of tasks that the application has set.
@@ -317,6 +329,8 @@ class _Coroutine(Handle):
         except BaseException as raised:
             error = raised
         ran_ms = max(0, int((clock() - began) * 1000))
+        if self._has_copy:
+            execution.begins(context, contextvars.copy_context())
         self._tell(value, error, ran_ms)
         # Its traceback leads back here: a circle would keep both.
         error = None
@@ -329,7 +343,7 @@ class _Coroutine(Handle):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """It is over; perhaps it was cancelled before it was begun."""
-        self._begun.discard(self)
+        self._leave()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tell(None, error, 0)
         elif not self._is_over and self._kind is not None:
@@ -339,7 +353,7 @@ class _Coroutine(Handle):
 
     def _tell(self, value: object, error: BaseException | None, ran_ms: int) -> None:
         """What came of it is written: what may take long, in a thread."""
-        self._begun.discard(self)
+        self._leave()
         if self._is_over:
             return
         self._is_over = True

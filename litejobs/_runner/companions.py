@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from litejobs._outbox.delivery import Outbox
     from litejobs._runner.subscriptions import Subscription
     from litejobs._storage.database import Database
+    from litejobs._tasks.current import AttemptContext
 
 
 class Companions:
@@ -56,6 +58,14 @@ class Companions:
         for subscription in self.subscriptions:
             subscription.run_by_caller()
         self.notifier.begin(database)
+
+    def attempt_begins(
+        self, attempt: AttemptContext, context: contextvars.Context
+    ) -> None:
+        """An attempt begins in this process, in this context."""
+        self.notifier.attempt_begins(attempt, context)
+        for subscription in self.subscriptions:
+            subscription.attempt_begins(attempt, context)
 
     def set_aside(self) -> Callable[[], None]:
         """The file is another one for a while, until what is returned is called."""

@@ -55,6 +55,8 @@ class Execution:
         self._store = store
         self.tasks = self._tasks = tasks
         self.loops = EventLoopThread()
+        self.begins: Callable[[AttemptContext, contextvars.Context], object] = _nothing
+        """Called when an attempt begins, with the context in which it runs."""
         self._held: dict[str, Task[Any, Any]] = {}
         _alive.add(self)
 
@@ -192,7 +194,11 @@ class Execution:
         caller's: what it sets there is gone with it.
         """
         copy = contextvars.copy_context() if begun_in is None else begun_in.copy()
-        return copy.run(self._run, assignment, context)
+        self.begins(context, copy)
+        try:
+            return copy.run(self._run, assignment, context)
+        finally:
+            context.is_over = True
 
     def _run(self, assignment: Assignment, context: AttemptContext) -> str:
         __tracebackhide__ = True
@@ -429,6 +435,10 @@ class Execution:
         with parent_only():
             coroutine = function(*args, **kwargs)
         return self.loops.submit(coroutine, left)
+
+
+def _nothing(attempt: AttemptContext, context: contextvars.Context) -> None:
+    """Nobody asks."""
 
 
 _alive: weakref.WeakSet[Execution] = weakref.WeakSet()

@@ -15,6 +15,7 @@ from litejobs._process.clock import RealTime
 from litejobs._process.context import of_caller
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import TIMES
+from litejobs._runner.attempt_contexts import AttemptContexts
 from litejobs._storage.ear import ear_of
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import queries
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from litejobs._control.records import Event
     from litejobs._storage.database import Database
     from litejobs._storage.ear import Ear
+    from litejobs._tasks.current import AttemptContext
 
 Callback = Callable[["Event"], object]
 Places = tuple[int | None, dict[str, list[int | None]], "Database | None"]
@@ -62,6 +64,7 @@ class EventNotifier:
         self._failing: dict[int, tuple[Callback, str]] = {}
         self._called: tuple[float, Callback] | None = None
         self._begun_in = contextvars.Context()
+        self._contexts = AttemptContexts()
         self.told: Callable[[], object] | None = None
         """Called when all was told, by the thread that did so."""
         fork_guard.renew_in_children(self)
@@ -73,6 +76,7 @@ class EventNotifier:
         self._turn = threading.Lock()
         self._thread = self._left = self._called = self._ear = None
         self._is_run = False
+        self._contexts = AttemptContexts()
         self._failing = {}
         self._trouble = None
 
@@ -167,6 +171,14 @@ class EventNotifier:
         if self._callbacks:
             self._after = _last_event(database) or 0
             self._progress = _progress_now(database)
+            self._contexts.clear()
+
+    def attempt_begins(
+        self, attempt: AttemptContext, context: contextvars.Context
+    ) -> None:
+        """An attempt begins in this process, and callbacks of it have its context."""
+        if self._callbacks and self._database is not None:
+            self._contexts.add(attempt, context)
 
     def start(self, database: Database) -> None:
         """A runner runs, which says when there is something to be told.
@@ -214,6 +226,7 @@ class EventNotifier:
             database, self._database = self._database, None
             self._is_run = False
         self._end_telling()
+        self._contexts.clear()
         if database is not None:
             database.on_wake_up_no_more(self.wake_up)
 
@@ -306,8 +319,10 @@ class EventNotifier:
                 for event in page.events:
                     self._after = event.id
                     self._notify(event, event.state)
+                    self._contexts.told(event)
                 self._after = page.place
                 if page.place == after:
+                    self._contexts.told_all(database)
                     break
             self._tell_progress(database)
 
@@ -383,7 +398,7 @@ class EventNotifier:
             try:
                 with parent_only():
                     # What it sets is not found by others.
-                    contextvars.copy_context().run(callback, event)
+                    self._contexts.of(event).run(callback, event)
             except BaseException as error:
                 # Also SystemExit: it would end the telling, not the program.
                 if isinstance(error, KeyboardInterrupt) and _is_main_thread():

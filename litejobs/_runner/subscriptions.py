@@ -17,12 +17,14 @@ from litejobs._process.clock import RealTime
 from litejobs._process.context import of_caller
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import REMIND_AFTER, TIMES
+from litejobs._runner.attempt_contexts import AttemptContexts
 from litejobs.errors import Closed, ConfigurationError, EventsLost, LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._control.records import Event
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
+    from litejobs._tasks.current import AttemptContext
 
 Callback = Callable[["Event"], object]
 
@@ -53,6 +55,7 @@ class Subscription:
         self._telling: int | None = None
         self._closed = threading.Event()
         self._begun_in = contextvars.Context()
+        self._contexts = AttemptContexts()
         self._thread: threading.Thread | None = None
         self._is_for_run = False
         self._database: Database | None = None  # the file that is open
@@ -68,6 +71,7 @@ class Subscription:
         self._closed = threading.Event()
         self._thread = self._stream = self._pending = self._telling = None
         self._called_at = self._failure = self._trouble = None
+        self._contexts = AttemptContexts()
 
     @property
     def callback(self) -> Callback:
@@ -144,6 +148,13 @@ class Subscription:
         """Who calls runs the jobs: the callback has copies of the context of that."""
         self._begun_in = of_caller()
 
+    def attempt_begins(
+        self, attempt: AttemptContext, context: contextvars.Context
+    ) -> None:
+        """An attempt begins in this process: the callback has copies of its context."""
+        if self._database is not None:
+            self._contexts.add(attempt, context)
+
     def close(self) -> None:
         """Nothing is told any more, unless the callback takes too long to return.
 
@@ -153,6 +164,7 @@ class Subscription:
         if database is not None:
             database.on_wake_up_no_more(self._wake_up)
         self._end()
+        self._contexts.clear()
 
     def _end(self) -> None:
         with self._changing:
@@ -201,6 +213,7 @@ class Subscription:
                 self._stream = EventStream(
                     self._store, self._wanted, cursor=self.name, after=None
                 )
+                self._stream.told_all = self._contexts.told_all
             return self._stream
 
     def _tell_next(self, stream: EventStream) -> bool:
@@ -279,7 +292,7 @@ class Subscription:
         try:
             with parent_only():
                 # What it sets is not found by others.
-                contextvars.copy_context().run(self.callback, event)
+                self._contexts.of(event).run(self.callback, event)
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)
@@ -306,5 +319,6 @@ class Subscription:
             return False
         finally:
             self._called_at = None
+        self._contexts.told(event)
         self._failure = None
         return True

@@ -126,6 +126,8 @@ class AttemptContext:
     on_wait: Callable[[AttemptContext], object] | None = None
     # Whether its runner is in this process, and looks what it waits for.
     is_near = False
+    # Whether its task has come to its end; it may not be settled yet.
+    is_over = False
     # Whether Ctrl-C that arrives in the main thread is for the program, not the task.
     is_in_program = True
 

@@ -167,7 +167,7 @@ from bound;
 -- Which moves are there between two places (log_span), into states of the JSON list
 -- :states, of this task and queue, where they are given?
 select transition.id, transition.at, transition.job_id, job.task, job.queue,
-    transition.old_state, transition.new_state
+    transition.old_state, transition.new_state, transition.attempt_id
 from litejobs__logged as transition
 left join litejobs_job as job on job.id = transition.job_id
 where transition.new_state is not null and transition.note is not 'undone'
@@ -190,7 +190,7 @@ order by transition.id;
 -- JSON list :states, if it is given, and has it ended with them? One row without a move
 -- if there is none.
 select transition.id, transition.at, transition.job_id, job.task, job.queue,
-    transition.old_state, transition.new_state,
+    transition.old_state, transition.new_state, transition.attempt_id,
     :states is null
         or transition.new_state in (select value from json_each(:states)) as is_wanted,
     job.state in ('completed', 'dead_lettered', 'cancelled') and coalesce(
@@ -206,7 +206,8 @@ order by transition.id;
 -- name: progress
 -- How far have the jobs come that run, as they have said; of this job, task and queue,
 -- where they are given?
-select job.id, clock.now, job.task, job.queue, job.progress, job.progress_message
+select job.id, clock.now, job.task, job.queue, job.progress, job.progress_message,
+    attempt.id
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 cross join litejobs_clock as clock

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import decimal
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,7 +182,10 @@ def test_steps_of_a_flow_are_attempts_of_their_own(app: App) -> None:
 def test_no_callback_finds_what_another_one_has_set(
     app: App, is_cursor: bool, by: str
 ) -> None:
-    """In whichever thread it is told; the file was open before."""
+    """In whichever thread it is told; the file was open before.
+
+    Both find what their attempt has set, since they are part of it.
+    """
     heard: list[str | None] = []
     named = {"cursor": "mail"} if is_cursor else {}
 
@@ -200,34 +206,124 @@ def test_no_callback_finds_what_another_one_has_set(
     else:
         found_by(app.jobs, task, lambda: [app.jobs.step() for _ in range(2)])
     eventually(lambda: len(heard) == 2)
-    assert heard == ["the caller's"] * 2
-    assert "a callback" not in heard
+    assert heard == ["first", "second"]
     assert tenant.get() == "the caller's"
 
 
 @pytest.mark.parametrize("by", ["drain", "step", "inline"])
-def test_who_runs_jobs_gives_its_context_to_callbacks_in_threads_of_their_own(
+def test_callbacks_in_threads_of_their_own_have_the_context_of_the_attempt(
     tmp_path: Path, by: str
 ) -> None:
-    """On real time one thread tells what a cursor hears, and another one the others."""
-    heard: list[str | None] = []
+    """Or, of what is no part of one, of who runs the jobs.
+
+    On real time one thread tells what a cursor hears, and another one the others.
+    """
+    heard: list[tuple[str, str | None]] = []
     release_clock()
     try:
         app = App(tmp_path)
         app.jobs.open()
     finally:
         hold_clock()
+
+    def hear(event: Any) -> None:
+        if event.task == "thread":
+            heard.append((event.name, tenant.get()))
+
+    @app.jobs.task
+    def parent() -> None:
+        app.tasks["thread"].enqueue("the child's")
+
     with app.jobs:
-        app.jobs.on("completed", cursor="mail")(lambda _: heard.append(tenant.get()))
-        app.jobs.on("completed")(lambda _: heard.append(tenant.get()))
-        task = app.tasks["thread"]
-        if by == "inline":
-            with app.jobs.inline():
-                found_by(app.jobs, task, lambda: None)
-        else:
-            found_by(app.jobs, task, getattr(app.jobs, by))
+        for event in ("pending", "completed"):
+            app.jobs.on(event, hear)
+            app.jobs.on(event, hear, cursor=event)
+        with app.jobs.inline() if by == "inline" else contextlib.nullcontext():
+            parent.enqueue()
+            for _ in range(2 if by != "inline" else 0):
+                getattr(app.jobs, by)()
         eventually(lambda: len(heard) == 4)
-    assert heard == ["the caller's"] * 4
+    assert sorted(map(str, heard)) == [
+        *[str(("completed", "the child's"))] * 2,
+        *[str(("pending", "the caller's"))] * 2,
+    ]
+
+
+class Held:
+    """What a variable may hold, so that it is seen when it is gone."""
+
+
+held: contextvars.ContextVar[Held | None] = contextvars.ContextVar("held", default=None)
+
+
+@pytest.mark.parametrize("kind", ["thread", "pool", "coroutine", "factory"])
+def test_callbacks_of_an_attempt_have_its_context_and_it_is_gone_with_them(
+    app: App, kind: str
+) -> None:
+    """Also what is told while it runs, and of an attempt that failed.
+
+    A cursor that waits for other events keeps none either; nor is the attempt itself
+    handed on.
+    """
+    jobs = app.jobs
+    heard: list[tuple[str, str | None]] = []
+    alive: weakref.WeakSet[Held] = weakref.WeakSet()
+
+    def hear(event: Any) -> None:
+        heard.append((event.name, tenant.get()))
+        tenant.set("a callback")
+        with pytest.raises(LiteJobsError, match="no job runs here"):
+            current()
+
+    for name in ("progress", "dead_lettered", "completed"):
+        jobs.on(name, hear)
+    jobs.on("cancelled", hear, cursor="never")
+
+    def begin(name: str) -> int:
+        tenant.set(name)
+        mine = Held()
+        held.set(mine)
+        alive.add(mine)
+        count = len(heard)
+        current().progress(0.5)
+        return count
+
+    def end(name: str) -> None:
+        tenant.set(name + " at its end")
+        if name == "bad":
+            raise ValueError
+
+    def work(name: str) -> None:
+        count = begin(name)
+        eventually(lambda: len(heard) > count)
+        end(name)
+
+    async def work_too(name: str) -> None:
+        count = begin(name)
+        while len(heard) == count and kind == "coroutine":
+            await asyncio.sleep(0.001)
+        end(name)
+
+    if kind == "factory":
+        jobs._execution.loops.loop().set_task_factory(
+            lambda loop, coroutine: asyncio.Task(coroutine, loop=loop)
+        )
+    function = work_too if kind in ("coroutine", "factory") else work
+    executor = "pool" if kind == "pool" else None
+    task = jobs.task(name="work", max_attempts=1, executor=executor)(function)
+    with jobs.running(threads=1):
+        task.enqueue("good")
+        eventually(lambda: heard and heard[-1][0] == "completed")
+        eventually(lambda: not gc.collect() and not alive)
+        task.enqueue("bad")
+        eventually(lambda: heard[-1][0] == "dead_lettered")
+    told = [each for each in heard if each[0] != "progress" or kind != "factory"]
+    progress = [("progress", "good"), ("progress", "bad")]
+    assert [each for each in told if each[0] == "progress"] == (
+        [] if kind == "factory" else progress
+    )
+    assert ("completed", "good at its end") in told
+    assert ("dead_lettered", "bad at its end") in told
 
 
 def plain(current: Any, call: Any) -> Any:
