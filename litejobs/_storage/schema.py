@@ -16,6 +16,7 @@ from litejobs._storage.own_name import check_name, record_name
 from litejobs._storage.refusals import corrupt_sentence
 from litejobs._storage.reserve import log_bytes
 from litejobs._storage.schema_version import (
+    are_all_dropped,
     check_as_made,
     check_version,
     installed_version,
@@ -245,8 +246,7 @@ def _upgrade(connection: apsw.Connection, version: int) -> None:
     queries = statements.queries()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     try:
-        for kind, name in connection.execute(queries["our_logic"]).fetchall():
-            connection.execute(_DROP[str(kind)] + statements.quoted(str(name)))
+        _drop_logic(connection)
         for _, script in statements.migrations(version):
             connection.execute(script)
         for script in statements.logic():
@@ -255,3 +255,20 @@ def _upgrade(connection: apsw.Connection, version: int) -> None:
         connection.execute(queries["record_upgrade"], now)
     finally:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+
+
+def _drop_logic(connection: apsw.Connection) -> None:
+    for kind, name in connection.execute(statements.query("our_logic")).fetchall():
+        connection.execute(_DROP[str(kind)] + statements.quoted(str(name)))
+
+
+def clear_remains(connection: apsw.Connection) -> None:
+    """Our views go, where all of our tables were dropped and they alone were left."""
+    connection.execute("begin immediate")
+    try:
+        if are_all_dropped(statements.objects(connection)):
+            _drop_logic(connection)
+        connection.execute("commit")
+    except BaseException:
+        _undo(connection)
+        raise

@@ -9,6 +9,8 @@ import apsw
 from litejobs._storage import statements
 from litejobs.errors import FileRefused, NewerSchema, TamperedSchema
 
+_SHOWN = 3
+
 
 def installed_version(connection: apsw.Connection, path: str) -> int | None:
     """The version of the tables in the file; None where there is nothing of ours."""
@@ -19,6 +21,7 @@ def installed_version(connection: apsw.Connection, path: str) -> int | None:
         with contextlib.suppress(apsw.SQLError):
             version = connection.execute(statements.query("file_version")).get
     if not isinstance(version, int):
+        check_tables(connection, path)
         raise TamperedSchema(
             f"{path} holds objects named litejobs_… but no version of them; "
             "restore it from a backup, or use another file"
@@ -79,6 +82,7 @@ def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
         )
     from litejobs._storage.refusals import shown_name
 
+    check_tables(connection, path)
     changes = statements.changes(statements.objects(connection))
     if not changes:
         raise TamperedSchema(
@@ -91,3 +95,41 @@ def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
         f"{path}: {names} is not as litejobs made it "
         f"({len(changes)} changed, missing or added); restore the file from a backup"
     )
+
+
+def check_tables(connection: apsw.Connection, path: str) -> None:
+    """Our tables were not dropped by a tool that has no models of them.
+
+    Raises:
+        TamperedSchema: They were.
+    """
+    sentence, remedy = dropped(statements.objects(connection), path)
+    if sentence:
+        raise TamperedSchema(f"{path}: {sentence}; {remedy}")
+
+
+def dropped(found: statements.Objects, path: str) -> tuple[str, str]:
+    """That tables of litejobs were dropped, and what helps; empty if none was.
+
+    SQLite lets a table go that views and triggers read. The views stay, and so do the
+    triggers on them.
+    """
+    tables = statements.dropped(found)
+    if not tables:
+        return "", ""
+    more = len(tables) - _SHOWN
+    names = ", ".join(tables[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    some = "" if are_all_dropped(found) else "some of "
+    anew = "" if some else f", or begin without jobs: litejobs --db {path} init"
+    remedy = (
+        f"restore a backup: litejobs --db {path} restore BACKUP{anew}; and let the "
+        "tool that dropped them leave out what is named litejobs_…"
+    )
+    return f"{some}the tables of litejobs were dropped ({names})", remedy
+
+
+def are_all_dropped(found: statements.Objects) -> bool:
+    """Nothing but views, and triggers on them, is left of what this version makes."""
+    return bool(statements.dropped(found)) and "table" not in {
+        each[0] for each in found
+    }

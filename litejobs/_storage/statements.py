@@ -237,12 +237,7 @@ def changes(found: Objects) -> list[tuple[str, str]]:
 
     What clients know comes before what only our own triggers and views name.
     """
-    connection = apsw.Connection(":memory:")
-    try:
-        create_in_memory(connection)
-        made = {each[1]: each for each in plain(objects(connection))}
-    finally:
-        connection.close()
+    made = {each[1]: each for each in plain(_made())}
     there = {each[1]: each for each in plain(found)}
     how = {name: "missing" for name in made if name not in there}
     how |= {name: "added" for name in there if name not in made}
@@ -250,6 +245,29 @@ def changes(found: Objects) -> list[tuple[str, str]]:
         name: "changed" for name in made if name in there and made[name] != there[name]
     }
     return sorted(how.items(), key=lambda each: (is_internal(each[0]), each[0]))
+
+
+def dropped(found: Objects) -> list[str]:
+    """The tables that are gone.
+
+    None is, where anything of ours was changed or added: then it was not a tool that
+    drops what its models do not have.
+    """
+    how = changes(found)
+    if any(each != "missing" for _, each in how):
+        return []
+    tables = {name for kind, name, _ in _made() if kind == "table"}
+    return [name for name, _ in how if name in tables]
+
+
+def _made() -> Objects:
+    """What this version makes."""
+    connection = apsw.Connection(":memory:")
+    try:
+        create_in_memory(connection)
+        return objects(connection)
+    finally:
+        connection.close()
 
 
 def is_internal(name: str) -> bool:

@@ -600,7 +600,8 @@ def test_a_file_of_another_version_is_looked_at_as_far_as_that_goes(
             db.execute("update litejobs_meta set schema_version = ?", (version,))
     found = doctor()
     assert (found.code, found.level) == (code, level)
-    assert "version" in found.of(level)["schema"]
+    named = "dropped (litejobs_meta)" if version == "no table" else "version"
+    assert named in found.of(level)["schema"]
     assert "indexes" in found.of("ok")
     assert "rows" not in found.of("ok")
 
@@ -621,6 +622,54 @@ def test_what_is_not_as_it_was_made_is_named(
     )
     # As far as it goes.
     assert "rows" in found.of("ok")
+
+
+def drop_tables(path: Path, *kept: str) -> None:
+    """As a migration tool does that compares the file with its own models."""
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        tables = [
+            name
+            for (name,) in db.execute(
+                "select name from sqlite_master where type = 'table'"
+            )
+            if name.startswith("litejobs_") and name not in kept
+        ]
+        for name in tables:
+            db.execute(f"drop table {name}")
+
+
+def test_tables_that_another_tool_dropped_are_told_so(
+    path: Path, doctor: Callable[..., Examined], cli: Cli
+) -> None:
+    """And `init` makes them again, where none is left; other tables are kept."""
+    cli("--db", path, "enqueue", "send")
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute("create table orders (id integer primary key)")
+        db.execute("insert into orders values (7)")
+    drop_tables(path, "litejobs_meta", "litejobs_task")
+    some = "some of the tables of litejobs were dropped (litejobs_attempt, "
+    found = doctor()
+    assert (found.code, found.level) == (3, "problem")
+    assert found.of("problem")["schema"].startswith(some)
+    for command in (["list"], ["init"], ["enqueue", "send"]):
+        refused = cli("--db", path, *command)
+        assert (refused.exit_code, some in refused.stderr) == (3, True), command
+
+    drop_tables(path)
+    gone = "the tables of litejobs were dropped (litejobs_attempt, "
+    found = doctor()
+    assert (found.code, found.level) == (3, "problem")
+    assert found.of("problem")["schema"].startswith(gone)
+    assert f"begin without jobs: litejobs --db {path} init;" in found.remedy("schema")
+    for command in (["list"], ["enqueue", "send"]):
+        refused = cli("--db", path, *command)
+        assert (refused.exit_code, f"{path}: {gone}" in refused.stderr) == (3, True)
+
+    assert cli("--db", path, "init").exit_code == 0
+    assert cli("--db", path, "enqueue", "send").exit_code == 0
+    assert doctor().level != "problem"
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        assert db.execute("select id from orders").fetchall() == [(7,)]
 
 
 def test_views_that_lie_are_survived(

@@ -714,7 +714,10 @@ def test_process_is_told_when_another_upgrades_its_file(today: Path) -> None:
             "update litejobs_meta set schema_version = 0",
             "has schema version 0 now, .* an older file has taken its place; restart",
         ),
-        ("drop table litejobs_meta", "no version of them; restore it from a backup"),
+        (
+            "drop table litejobs_meta",
+            r"were dropped \(litejobs_meta\); restore a backup",
+        ),
     ],
 )
 def test_process_is_told_that_its_file_is_an_older_one(
@@ -798,7 +801,8 @@ create trigger litejobs_more after insert on litejobs_job begin select 1; end
         ("alter table litejobs_job rename column step to label", "litejobs_assignment"),
         ("alter table litejobs_runner rename to litejobs_walker", "litejobs_"),
         ("delete from litejobs_meta", "no version of them"),
-        ("drop table litejobs_meta", "no version of them"),
+        ("drop table litejobs_meta", "some of the tables of litejobs were dropped"),
+        ("drop table litejobs_job", "some of the tables of litejobs were dropped"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -59,14 +59,17 @@ Examples:
 def init(*, as_json: bool) -> None:
     """Create the jobs file, or bring an older one up to date.
 
-    A file that holds the tables of an application keeps them.
+    A file that holds the tables of an application keeps them. Where another program
+    has dropped all tables of litejobs, they are made again, without jobs.
     """
     from litejobs import LiteJobs
     from litejobs._storage import files, statements
 
     path, version = path_given(), statements.current_version()
     was = _version_of(path)
-    files.prepare(path)
+    real = files.prepare(path)
+    if was is None:
+        _clear_remains(path, str(real))
     with LiteJobs(path):
         pass
     if as_json:
@@ -93,6 +96,24 @@ def _version_of(path: str) -> int | None:
             version: int | None = file.value("file_version")
             return version
     return None
+
+
+def _clear_remains(path: str, real: str) -> None:
+    """Views that are left without their tables are not in the way."""
+    import apsw
+
+    from litejobs._storage import process_guard, schema, schema_version, statements
+    from litejobs.cli.file.unchecked import open_unchecked
+    from litejobs.errors import LiteJobsError
+
+    # What is wrong with the file is said when it is opened.
+    with contextlib.suppress(apsw.Error, LiteJobsError), open_unchecked(path) as file:
+        if not schema_version.are_all_dropped(statements.objects(file.connection)):
+            return
+        with process_guard.expected_open(real):
+            connection = apsw.Connection(real, flags=apsw.SQLITE_OPEN_READWRITE)
+        with contextlib.closing(connection):
+            schema.clear_remains(connection)
 
 
 @click.command(

@@ -24,7 +24,7 @@ from litejobs import __version__
 from litejobs._definitions.milliseconds import from_ms
 from litejobs._process.sizes import SIZES
 from litejobs._schedules.zones import tzdata_version
-from litejobs._storage import files, readers, schema, statements
+from litejobs._storage import files, readers, schema, schema_version, statements
 from litejobs._storage.refusals import (
     is_of_unknown_format,
     shown_name,
@@ -415,7 +415,10 @@ def _schema(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
         version = None
     file["schema_version"] = version
     known = statements.current_version()
-    if not isinstance(version, int):
+    lost, remedy = _dropped(reader) if version in {None, known} else ("", "")
+    if lost:
+        yield Check("schema", "problem", lost, remedy, fatal=True)
+    elif not isinstance(version, int):
         sentence = "the file holds objects named litejobs_… but no version of them"
         remedy = "restore it from a backup, or use another file"
         yield Check("schema", "problem", sentence, remedy, fatal=True)
@@ -451,11 +454,22 @@ def _changed(reader: UncheckedReader) -> list[str]:
     """Which of our objects are not as this version makes them, and how."""
     if statements.is_as_made(reader.connection):
         return []
-    found = [
+    changes = statements.changes(_objects(reader))
+    return [f"{shown_name(name)} ({how})" for name, how in changes]
+
+
+def _dropped(reader: UncheckedReader) -> tuple[str, str]:
+    """That our tables are gone, and what helps; empty if they are there."""
+    if statements.is_as_made(reader.connection):
+        return "", ""
+    return schema_version.dropped(_objects(reader), reader.path)
+
+
+def _objects(reader: UncheckedReader) -> statements.Objects:
+    return [
         (str(row["type"]), str(row["name"]), str(row["sql"]))
         for row in reader.rows("our_objects")
     ]
-    return [f"{shown_name(name)} ({how})" for name, how in statements.changes(found)]
 
 
 # The log and the runner ---------------------------------------------------------------

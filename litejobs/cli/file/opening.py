@@ -139,6 +139,7 @@ def _care(
     schema_version.check_version(path, version, as_is=True)
     if statements.is_as_made(connection):
         return None
+    schema_version.check_tables(connection, path)
     from litejobs.cli.file import untrusted
 
     careful = untrusted.careful(connection, path, allowed)
