@@ -51,7 +51,9 @@ returning id;
 update litejobs_job
 set
     state = case
-        when state = 'cancelled' and id in (select id from litejobs__can_wait)
+        when state = 'cancelled' and exists (
+            select 1 from litejobs__can_wait where id = litejobs_job.id
+        )
             then 'blocked'
         else 'pending'
     end,
@@ -288,7 +290,9 @@ limit :limit;
 update litejobs_job
 set
     state = case
-        when state = 'cancelled' and id in (select id from litejobs__can_wait)
+        when state = 'cancelled' and exists (
+            select 1 from litejobs__can_wait where id = litejobs_job.id
+        )
             then 'blocked'
         else 'pending'
     end,

@@ -472,6 +472,8 @@ STATEMENTS = {
     "assignments": _statements.queries()["assignments"],
     "run now": "update litejobs_job set state = 'pending' where id = 1",
     "cancel": "update litejobs_job set cancel_requested_at = 5 where id = 1",
+    "requeue": _statements.queries()["requeue_job"],
+    "requeue some": _statements.queries()["requeue_jobs"],
     "ask how it does": _statements.queries()["health"],
     "ask what is due": _statements.queries()["oldest_due"],
     "ask why": _statements.queries()["explain_job"].replace(":id", "1"),
@@ -529,8 +531,23 @@ def steps(db: Sql, statement: str, history: int) -> int:
     db.enqueue("a")
     if statement.startswith("settle"):
         db.claim(1)
+    if statement.startswith("requeue"):
+        # As many were cancelled because of a job that is waited for again.
+        db.execute(
+            f"{numbers} insert into litejobs_job (task) select 'b' from n", (history,)
+        )
+        db.execute("insert into litejobs_job (task) values ('c')")
+        db.execute(
+            "insert into litejobs_dependency (job_id, parent_id) "
+            "select child.id, parent.id "
+            "from litejobs_job as child cross join litejobs_job as parent "
+            "where child.task = 'b' and parent.task = 'c'"
+        )
+        db.execute("update litejobs_job set state = 'cancelled' where task = 'b'")
     last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
     told = {"stands": 0, "runner": 1, "seen_at": 0, "after": last}
+    job = db.value("select min(id) from litejobs_job where state = 'cancelled'")
+    told |= {"id": job, "ids": f"[{job}]", "states": '["cancelled"]', "origin": None}
     return machine_steps(db, STATEMENTS[statement], told)
 
 

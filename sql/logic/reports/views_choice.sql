@@ -42,7 +42,7 @@ and (
         where job_id = ended.id and parent_state is null
     )
     or ended.state = 'cancelled'
-    and ended.id in (select id from litejobs__can_wait)
+    and exists (select 1 from litejobs__can_wait where id = ended.id)
 )
 and not exists (
     select 1 from litejobs__unfinished as other
