@@ -117,7 +117,7 @@ class Hearing:
     ) -> Job[Any] | None:
         """Find the job that has this *unique_key*, or that came through the outbox.
 
-        The key of a template is named with the arguments filled in.
+        The key of a template is named with the arguments filled in, or refused.
         Of several jobs that have had the key it is the one that is not finished, or
         else the one that ended last; of this *task* and *queue*, if they are given. A
         row of an outbox is known by its *delivery_key*; its job is there when it has

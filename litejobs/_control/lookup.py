@@ -10,6 +10,7 @@ from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
 from litejobs._definitions.checks import check_name, check_text, seconds_to_wait
+from litejobs._definitions.gates import refuse_template
 from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError, LiteJobsError
@@ -33,8 +34,11 @@ def find(store: Store, *, timeout: Duration, **keys: str | None) -> Job[Any] | N
             changed.clear()
             rows = store.run(query, given)
             left = until - RealTime.monotonic()
-            if rows or left <= 0:
-                return Job(store, rows[0][0]) if rows else None
+            if rows:
+                return Job(store, rows[0][0])
+            refuse_template("unique_key", keys["unique_key"] or "")
+            if left <= 0:
+                return None
             _check_not_in_transaction(store)
             if store.execution is not None:
                 store.execution.refuse_in_loop("find()", "`await jobs.afind(…)`")
@@ -58,8 +62,11 @@ async def afind(
 
     until = RealTime.monotonic() + seconds
     rows = await beside(store, store.run, query, given, reads=True)
-    if rows or seconds <= 0:
-        return Job(store, rows[0][0]) if rows else None
+    if rows:
+        return Job(store, rows[0][0])
+    refuse_template("unique_key", keys["unique_key"] or "")
+    if seconds <= 0:
+        return None
     _check_not_in_transaction(store)
     with Waiting(store, notify) as waiting:
         while True:

@@ -26,7 +26,7 @@ from litejobs._definitions.checks import (
     shown,
     whole,
 )
-from litejobs._definitions.gates import Rate, is_template
+from litejobs._definitions.gates import Rate, refuse_template
 from litejobs._definitions.milliseconds import duration_ms, read_instant
 from litejobs._definitions.policy import Duration
 from litejobs._definitions.retention import Kept, KeptState, kept_of_jobs
@@ -443,11 +443,8 @@ class _FilledIn(_Mapping[V]):
 
     def __getitem__(self, name: str) -> V:
         found = super().__getitem__(name)
-        if is_template(name) and name not in self:
-            raise ConfigurationError(
-                f"{self._what}={shown(name)} is a template, and stands for many; name "
-                "one of them, with the arguments filled in"
-            )
+        if name not in self:
+            refuse_template(self._what, name)
         return found
 
 

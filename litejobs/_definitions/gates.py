@@ -247,6 +247,19 @@ def is_template(text: str) -> bool:
     return any(each[1] or each[2] for each in re.finditer(_PIECE, text))
 
 
+def refuse_template(what: str, name: str) -> None:
+    """Refuse what names nothing if it is a template, which stands for many names.
+
+    Raises:
+        ConfigurationError: It is one.
+    """
+    if is_template(name):
+        raise ConfigurationError(
+            f"{what}={shown(name)} is a template, and stands for many; name one of "
+            "them, with the arguments filled in"
+        )
+
+
 def check_placeholders(
     what: str, template: str | None, signature: inspect.Signature, *, by_name: bool
 ) -> None:

@@ -794,6 +794,22 @@ def test_a_file_that_cannot_be_written_is_not_heard(tmp_path: Path) -> None:
 # Finding ------------------------------------------------------------------------------
 
 
+def test_a_template_is_not_looked_for(jobs: LiteJobs) -> None:
+    """None would be said of a job that is there, under its key as filled in."""
+    jobs.task(name="fetch")(lambda host: host)
+    job = jobs.enqueue("fetch", {"host": "{x}"}, unique_key="{host}")
+    for find in (jobs.find, lambda **how: asyncio.run(jobs.afind(**how))):
+        for timeout in (0, 5):
+            with pytest.raises(ConfigurationError) as caught:
+                find(unique_key="u:{host}", timeout=timeout)
+            assert str(caught.value) == (
+                "unique_key='u:{host}' is a template, and stands for many; name one "
+                "of them, with the arguments filled in"
+            )
+        # A key that only looks like one.
+        assert find(unique_key="{x}") == job
+
+
 def test_a_job_is_found_by_its_unique_key(jobs: LiteJobs) -> None:
     assert jobs.find(unique_key="a") is None
     first = jobs.enqueue("work", unique_key="a", queue="mail")
