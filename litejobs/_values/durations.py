@@ -33,6 +33,12 @@ _WRITTEN = "".join(
 )
 _DIGITS = 3  # of a second, in milliseconds
 _ALLOWED = 'a timedelta, a number of seconds, or a text such as "250ms", "30s", "1h30m"'
+_NEGATIVE = "is negative; pass 0 or more"
+# What nothing is said of has a limit of its task at times, which is not meant then.
+_ENDLESS = (
+    'has no end; pass up to 100 years, "36525d", or leave it out where that means that '
+    "there is no limit"
+)
 _WRITTEN_SO = 'write one such as "250ms", "30s", "1h30m" or "2 weeks"'
 
 
@@ -48,7 +54,7 @@ def whole_ms(value: timedelta | float | str, *, name: str) -> int:
     """
     exact = _exact_ms(value, name)
     if exact < 0:
-        raise unusable(name, value, "is negative; pass 0 or more")
+        raise unusable(name, value, _NEGATIVE)
     if exact > MAX_DURATION_MS:
         raise unusable(name, value, "is more than 100 years; pass a shorter duration")
     rounded = int((2 * exact + 1) // 2)
@@ -70,6 +76,8 @@ def _exact_ms(value: Any, name: str) -> int | Fraction:
         if whole.isdigit() and part.isdigit() and len(part) <= _DIGITS:
             return int(whole + part.ljust(_DIGITS, "0"))
         return _fraction(float.__repr__(value)) * 1000
+    if value in (math.inf, -math.inf):
+        raise unusable(name, value, _ENDLESS if value > 0 else _NEGATIVE)
     raise unusable(name, value, f"is not a duration; pass {_ALLOWED}")
 
 
