@@ -110,6 +110,7 @@ def checked(
     if os.path.islink(name) and not os.path.exists(real):
         msg = f"{name} is a symbolic link to {real}, which does not exist; make it"
         raise FileRefused(f"{msg} lead to a file or remove it")
+    _check_text(real)
     folder = os.path.dirname(real)
     _check_folder(folder, read_only=read_only)
     _check_file_system(folder, allow_network=allow_network)
@@ -179,16 +180,25 @@ def plain_name(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
     if name in {"", MEMORY} or "\0" in name:
         raise FileRefused(f"{name!r} does not name a file; give the path of one")
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        raise FileRefused(
-            f"{name!r:.80} has half of a surrogate pair in it; give another name"
-        ) from None
+    _check_text(name)
     if name.lower().startswith("file:"):
         msg = f"{name!r} looks like a URI, and litejobs takes plain paths only; write"
         raise FileRefused(f"{msg} './{name}' if the file is really called that")
     return name
+
+
+def _check_text(name: str) -> None:
+    """SQLite takes names as UTF-8: what is not is refused before a file is made."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:
+            problem = "half of a surrogate pair in it"
+        else:
+            problem = "bytes in it that are not UTF-8, as SQLite needs"
+        raise FileRefused(f"{name!r} has {problem}; give another name") from None
 
 
 def _check_folder(folder: str, *, read_only: bool) -> None:

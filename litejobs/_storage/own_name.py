@@ -19,7 +19,7 @@ from litejobs.errors import FileRefused
 
 
 def check_name(connection: apsw.Connection, path: str) -> None:
-    """The file is opened by its own name, if it has several.
+    """The file is opened by its own name, if it has several: links, or mounts of it.
 
     Before anything else is read: it may be written by the other name meanwhile.
 
@@ -27,10 +27,10 @@ def check_name(connection: apsw.Connection, path: str) -> None:
         FileRefused: It is known by another one, or by none so far.
     """
     links = os.stat(path).st_nlink
-    if links < 2:  # noqa: PLR2004
-        return
     own = own_name(connection)
     if own is None:
+        if links < 2:  # noqa: PLR2004 - one name, or a file mounted as another
+            return
         raise FileRefused(
             f"{path} has {links} names (hard links), and nothing in it says by which "
             "it is to be opened; leave it one name, or use a copy of it"
@@ -38,12 +38,14 @@ def check_name(connection: apsw.Connection, path: str) -> None:
     if not _is_same(own, path):
         # Its folder was moved, or is mounted in another place here.
         own = os.path.join(os.path.dirname(path), os.path.basename(own))
-    if own != path and _is_same(own, path) and not _is_one_name(own, path):
+    if not _is_same(own, path) or os.path.realpath(own) == path:
+        return  # gone, or another file, or a symbolic link left in its place
+    if not _is_one_name(own, path):
         own = escaped(own)
         raise FileRefused(
-            f"{path} is the same file as {own} (a hard link), and is opened by that "
-            "name alone: by another its write-ahead log is not found, and what is "
-            f"stored would be lost; use {own}, or make a file of its own: "
+            f"{path} is the same file as {own} (a hard link or a mount), and is opened "
+            "by that name alone: by another its write-ahead log is not found, and what "
+            f"is stored would be lost; use {own}, or make a file of its own: "
             f"litejobs --db {own} backup NAME"
         )
 

@@ -153,6 +153,29 @@ def test_name_of_no_file_is_refused(name: str) -> None:
         files.prepare(name)
 
 
+@posix
+def test_name_that_is_not_utf_8_is_refused_and_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(bytes(tmp_path) + b"/j\xff.db")
+    (tmp_path / "link.db").symlink_to(name)
+    for refuse in (files.prepare, lambda name: LiteJobs(name).open()):
+        with pytest.raises(FileRefused) as caught:
+            refuse(name)
+        assert str(caught.value) == (
+            f"{name!r} has bytes in it that are not UTF-8, as SQLite needs; give "
+            "another name"
+        )
+    with pytest.raises(FileRefused, match="has half of a surrogate pair in it; give"):
+        files.prepare("\ud800.db")
+    with pytest.raises(FileRefused):
+        files.prepare("link.db")
+    with LiteJobs() as jobs, pytest.raises(FileRefused, match="not UTF-8"):
+        jobs.backup(name)
+    assert [each.name for each in tmp_path.iterdir()] == ["link.db"]
+
+
 @pytest.mark.parametrize("name", ["file:jobs.db?nolock=1", "FILE:/tmp/x?vfs=unix-none"])
 def test_uri_is_refused_and_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -59,7 +59,7 @@ def test_second_name_is_refused(
     with pytest.raises(FileRefused) as raised:
         LiteJobs(other).enqueue("lost")
     said = str(raised.value)
-    assert said.startswith(f"{other} is the same file as {path} (a hard link)")
+    assert said.startswith(f"{other} is the same file as {path} (a hard link or a ")
     assert f"use {path}, or make a file of its own: litejobs --db {path} backup" in said
     for command in (["enqueue", "lost"], ["list"], ["init"]):
         answer = cli("--db", str(other), *command)
@@ -188,6 +188,37 @@ def test_name_that_cannot_be_written_is_asked_for_where_there_are_several(
     with pytest.raises(DatabaseBusy):
         LiteJobs(moved).open()
     writing.close()
+
+
+def test_file_that_is_mounted_by_another_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has one link, and is one file all the same."""
+    path, mounted = tmp_path / "jobs.db", tmp_path / "there" / "jobs.db"
+    LiteJobs(path).open().close()
+    mounted.parent.mkdir()
+    shutil.copy(path, mounted)
+    same = os.path.samefile
+    names = {str(path), str(mounted)}
+    monkeypatch.setattr(os.path, "samefile", lambda *two: {*two} == names or same(*two))
+    with pytest.raises(FileRefused, match=f"is the same file as {path} .*or a mount"):
+        LiteJobs(mounted).open()
+    LiteJobs(path).open().close()
+
+
+def test_file_that_was_moved_is_opened_where_a_symbolic_link_is_left(
+    tmp_path: Path,
+) -> None:
+    path, moved = tmp_path / "jobs.db", tmp_path / "there" / "jobs.db"
+    LiteJobs(path).open().close()
+    moved.parent.mkdir()
+    path.rename(moved)
+    path.symlink_to(moved)
+    linked(moved)
+    for name in (path, moved):
+        with LiteJobs(name) as jobs:
+            jobs.enqueue("note")
+            assert jobs.path == str(name)
 
 
 def test_folder_may_be_reached_in_two_ways(tmp_path: Path) -> None:
