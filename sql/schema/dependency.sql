@@ -52,7 +52,8 @@ create index litejobs_dependency_of_pending_level
 -- A job or batch has ended as `parent_state` that more wait for than are told at once:
 -- dependencies after `told_id` up to `last_id` are still to hear of it, from ticks, in
 -- the order of the ids. `attempt_id` is the one whose result it hands on, also if it
--- runs again meanwhile.
+-- runs again meanwhile. Where `parent_state` is `again`, it has not ended but is waited
+-- for again.
 create table litejobs_telling (
     id integer not null primary key,
     parent_id integer,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sql.fixture import Sql, as_new, on_apsw
+from tests.sql.fixture import ERRORS, Sql, as_new, on_apsw
 from tests.sql.test_dependency import (
     after_batch,
     batch_of,
@@ -194,13 +194,91 @@ def test_failure_that_is_put_right_meanwhile_is_told_to_nobody_else(
     first = many(db, parent)
     end(db, parent, "dead_lettered")
     requeue(db, parent)
-    assert left(db) == 0
     # Those who had heard of it wait again.
+    assert tell_all(db) < 2
     assert counts(db, first) == {"blocked": MANY}
     assert why(db, first + MANY - 1) == ["it waits for the end of another job"]
     end(db, parent, "completed")
     tell_all(db)
     assert counts(db, first) == {"pending": MANY}
+
+
+def test_many_wait_again_some_at_a_time(served: Sql) -> None:
+    """A runner that dies in between is followed by one that goes on."""
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "dead_lettered")
+    tell_all(db)
+    requeue(db, parent)
+    assert counts(db, first) == {"blocked": AT_ONCE, "cancelled": MANY - AT_ONCE}
+    assert why(db, first) == ["it waits for the end of another job"]
+    assert db.column(
+        "select remedy from litejobs__idle_reason where job_id = ?", (first + MANY - 1,)
+    ) == ["let a runner pass on that what it waits for was requeued"]
+    db.tick()
+    db.start_runner()
+    assert counts(db, first) == {"blocked": 2 * AT_ONCE, "cancelled": 10}
+    assert tell_all(db) == 1
+    assert counts(db, first) == {"blocked": MANY}
+    assert db.execute("select * from litejobs_doctor where code like 'depend%'") == []
+
+
+@pytest.mark.parametrize("how", ["completed", "dead_lettered", "cancelled"])
+def test_end_comes_after_that_it_was_waited_for_again(served: Sql, how: str) -> None:
+    """It ends before all who were cancelled for it wait again, or a person cancels."""
+    db = served
+    other = db.enqueue("a")
+    many(db, other)
+    end(db, other, "dead_lettered")
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "dead_lettered")
+    tell_all(db)
+    requeue(db, parent)
+    child_of(db, parent)
+    # The last who was put back comes first, and the end of the other has to wait.
+    requeue(db, other)
+    end(db, parent, how)
+    assert db.execute("select * from litejobs_doctor where code like 'depend%'") == []
+    tell_all(db)
+    known = "pending" if how == "completed" else "cancelled"
+    assert counts(db, first) == {known: MANY + 1}
+    if how == "completed":
+        return
+    # And once more, before all who are left know what happened last.
+    requeue(db, parent)
+    db.tick()
+    end(db, parent, "dead_lettered")
+    requeue(db, parent)
+    tell_all(db)
+    assert counts(db, first) == {"blocked": MANY + 1}
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_many_below_one_that_waits_again_follow_later(
+    served: Sql, members: bool
+) -> None:
+    db = served
+    root = db.enqueue("a")
+    grandchild = child_of(db, child_of(db, root))
+    batch, *_ = batch_of(db)
+    given = {"batch_id": batch} if members else {}
+    first = many(db, grandchild, **given)
+    last = many(db, None, batch) if members else many(db, first)
+    seal(db, batch)
+    end(db, root, "dead_lettered")
+    tell_all(db)
+    assert counts(db, root + 1) == {"cancelled": 2 * MANY + 2}
+    requeue(db, root)
+    assert counts(db, first) == {"cancelled": 2 * MANY}
+    assert tell_all(db) > 4
+    assert counts(db, root + 1) == {"blocked": 2 * MANY + 2}
+    assert batch_state(db, batch) == ("sealed" if members else "succeeded")
+    while counts(db, last) != {"pending": MANY}:
+        for job in db.column("select id from litejobs_job where state = 'pending'"):
+            end(db, job, "completed")
+        tell_all(db)
 
 
 def test_child_that_is_cancelled_meanwhile_stays_so(served: Sql) -> None:
@@ -273,16 +351,44 @@ def test_many_below_one_that_is_cancelled_are_told_later(
         assert (batch_state(db, batch), state(db, after)) == ("failed", "pending")
 
 
-def test_all_hear_at_once_of_what_is_done_in_an_operation(served: Sql) -> None:
-    """Or they would not be as they were when it is undone."""
+@pytest.mark.parametrize("told", [0, 1, 9])
+def test_what_ticks_tell_after_an_operation_is_undone_with_it(
+    served: Sql, told: int
+) -> None:
+    """Those who are told later are no change of it, but follow from it both ways."""
     db = served
     parent = db.enqueue("a")
     first = many(db, parent)
-    db.insert("litejobs_operation", name="cancel")
-    cancel(db, parent)
-    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
-    assert (counts(db, first), left(db)) == ({"cancelled": MANY}, 0)
-    db.execute("insert into litejobs_undo (operation) values (null)")
+
+    def operate(act: Any) -> None:
+        db.insert("litejobs_operation", name="by hand")
+        act(db, parent)
+        db.execute("update litejobs_operation set state = 'done' where state = 'open'")
+        for _ in range(told):
+            db.tick()
+
+    def undo() -> dict[str, int]:
+        assert db.column("select in_the_way from litejobs_operation_report") == [None]
+        db.execute("insert into litejobs_undo (operation) values (null)")
+        tell_all(db)
+        assert db.execute("select * from litejobs_doctor where code like 'dep%'") == []
+        db.execute("delete from litejobs_operation")
+        return counts(db, first)
+
+    operate(cancel)
+    heard = {0: AT_ONCE, 1: 2 * AT_ONCE, 9: MANY}[told]
+    assert counts(db, first)["cancelled"] == heard
+    assert undo() == {"blocked": MANY}
+    assert (state(db, parent), left(db)) == ("pending", 0)
+    end(db, parent, "dead_lettered")
+    tell_all(db)
+    operate(requeue)
+    assert counts(db, first)["blocked"] == heard
+    assert undo() == {"cancelled": MANY}
+    assert state(db, parent) == "dead_lettered"
+    # All of them come back with the next requeue.
+    requeue(db, parent)
+    tell_all(db)
     assert counts(db, first) == {"blocked": MANY}
 
 
@@ -309,6 +415,27 @@ def told_by(most: int) -> Sql:
     db.execute("drop view litejobs__notified_at_once")
     db.execute(f"create view litejobs__notified_at_once as select {most} as most")
     return db
+
+
+def again(db: Sql, chance: random.Random) -> None:
+    """One that could not go on is put back in line; all know it, or not yet."""
+    failed = db.column(
+        "select id from litejobs_job where stopped_by is not 'parent_failed' "
+        "and (state = 'dead_lettered' or state = 'cancelled') order by id"
+    )
+    if not failed:
+        return
+    job = chance.choice(failed)
+    known, cancelled = chance.random() < 0.5, chance.random() < 0.3
+    try:
+        requeue(db, job)
+    except ERRORS:
+        return
+    if known:
+        tell_all(db)
+    if cancelled:
+        cancel(db, job)
+        tell_all(db)
 
 
 def life(db: Sql, chance: random.Random) -> list[tuple[Any, ...]]:
@@ -343,6 +470,9 @@ def life(db: Sql, chance: random.Random) -> list[tuple[Any, ...]]:
             chance.choice(["completed", "completed", "dead_lettered", "cancelled"]),
         )
         tell_all(db)
+        if chance.random() < 0.4:
+            # What has failed is put back in line, or a person has second thoughts.
+            again(db, chance)
     return db.execute("select id, state, stopped_by from litejobs_job order by id") + (
         db.execute("select id, state, 0 from litejobs_batch order by id")
     )

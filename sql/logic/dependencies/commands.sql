@@ -12,7 +12,15 @@ select null as job, null as schedule_id where 0;
 create view litejobs__wait_again as
 select null as job, null as origin where 0;
 
--- What is waited for again is passed on one level further.
+-- Who was cancelled because of this job is to hear later that it is waited for again.
+create view litejobs__wait_again_later as
+select null as job where 0;
+
+-- The next so many of them do (litejobs_telling).
+create view litejobs__wait_again_more as
+select null as most, null as origin where 0;
+
+-- What is waited for again is passed on one level further; level 0 is the only one.
 create view litejobs__wait_again_level as
 select null as level, null as origin where 0;
 

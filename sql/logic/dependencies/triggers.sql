@@ -230,7 +230,7 @@ or new.parent_state is not old.parent_state and new.parent_state is not coalesce
 and not exists (
     select 1 from litejobs_telling
     where (parent_id = old.parent_id or batch_id = old.batch_id)
-    and parent_state = new.parent_state and last_id >= old.id
+    and parent_state = coalesce(new.parent_state, 'again') and last_id >= old.id
 )
 or new.parent_state is null and old.parent_state is not null and not exists (
     select 1 from litejobs_job where id = old.parent_id
@@ -241,7 +241,13 @@ and not exists (
 or new.pending_level <> old.pending_level
 and new.pending_level <> old.pending_level - 1 and not (
     old.pending_level = 0 and new.pending_level = 2
-    and (old.parent_state is null) <> (new.parent_state is null)
+    and case
+        when old.parent_state is null and new.parent_state is null
+            then exists (
+                select 1 from litejobs_job where id = old.job_id and state = 'cancelled'
+            )
+        else old.parent_state is null or new.parent_state is null
+    end
 )
 or new.pending_level < 0
 begin

@@ -3,9 +3,8 @@
 -- It is waited for again: who is blocked because of it waits on, and who has not heard
 -- of the failure yet never does. Its batch goes on, and ends once more. Who was
 -- cancelled because of it, or of its batch, and of nothing else, waits again, and so do
--- those that were cancelled because of these: level by level, as the news of an end are
--- passed on. There are at most as many levels as jobs for which others wait, and two.
--- It has not ended any more, whichever trigger comes first.
+-- those that were cancelled because of these. The first of them do at once, and ticks
+-- see to the others. It has not ended any more, whichever trigger comes first.
 create trigger litejobs__wait_again_begins
 instead of insert on litejobs__wait_again
 when not exists (select 1 from litejobs_undoing)
@@ -18,21 +17,94 @@ begin
     set state = 'sealed'
     where id = (select batch_id from litejobs_job where id = new.job)
     and state = 'failed';
+    insert into litejobs__wait_again_later (job) values (new.job);
+    insert into litejobs__wait_again_more (most, origin)
+    select most, new.origin from litejobs__notified_at_once;
+end;
+
+-- Who was cancelled because of this job, or of its batch, which goes on, hears of it in
+-- turn, as of an end (litejobs_telling).
+create trigger litejobs__wait_again_later_notes_it
+instead of insert on litejobs__wait_again_later
+begin
+    insert into litejobs_telling (parent_id, parent_state, told_id, last_id)
+    select new.job, 'again', 0, max(id)
+    from litejobs_dependency
+    where parent_id = new.job
+    having count(*) > 0;
+    insert into litejobs_telling (batch_id, parent_state, told_id, last_id)
+    select batch.id, 'again', 0, max(dependency.id)
+    from litejobs_job as job
+    cross join litejobs_batch as batch on batch.id = job.batch_id
+    cross join litejobs_dependency as dependency on dependency.batch_id = batch.id
+    where job.id = new.job and batch.state = 'sealed'
+    and not exists (
+        select 1 from litejobs_telling
+        where batch_id = batch.id and parent_state = 'again'
+    )
+    having count(*) > 0;
+end;
+
+-- The next so many wait again: the last who was put back comes first, so that what
+-- follows from it follows with it if it is little. Level by level it is passed on, as
+-- the news of an end are. There are at most as many levels as jobs for which others
+-- wait, and two. If more are reached than wait again at once, there is one level,
+-- numbered 0, and the others are left to ticks.
+create trigger litejobs__wait_again_more_passes_on
+instead of insert on litejobs__wait_again_more
+when exists (select 1 from litejobs_telling where parent_state = 'again')
+begin
     update litejobs_dependency
     set parent_state = null, pending_level = 2
     where id in (
-        select id from litejobs__forgettable where parent_id = new.job
-        union all
-        select id from litejobs__forgettable
-        where batch_id = (
-            select batch.id
-            from litejobs_job as job
-            cross join litejobs_batch as batch on batch.id = job.batch_id
-            where job.id = new.job and batch.state = 'sealed'
+        select child.id
+        from litejobs_telling as telling
+        cross join litejobs__forgettable as child
+            on child.parent_id = telling.parent_id
+            and child.id > telling.told_id and child.id <= telling.last_id
+        where telling.parent_state = 'again'
+        order by telling.id desc, child.id
+        limit new.most
+    );
+    update litejobs_dependency
+    set parent_state = null, pending_level = 2
+    where id in (
+        select child.id
+        from litejobs_telling as telling
+        cross join litejobs__forgettable as child
+            on child.batch_id = telling.batch_id
+            and child.id > telling.told_id and child.id <= telling.last_id
+        where telling.parent_state = 'again'
+        order by telling.id desc, child.id
+        limit max(
+            0,
+            new.most - (
+                select count(*) from litejobs_dependency
+                where pending_level <> 0 and pending_level = 2
+            )
         )
     );
+    update litejobs_telling
+    set told_id = coalesce(
+        (
+            select id - 1 from litejobs__forgettable
+            where parent_id = litejobs_telling.parent_id
+            and id > litejobs_telling.told_id and id <= litejobs_telling.last_id
+            order by id limit 1
+        ),
+        (
+            select id - 1 from litejobs__forgettable
+            where batch_id = litejobs_telling.batch_id
+            and id > litejobs_telling.told_id and id <= litejobs_telling.last_id
+            order by id limit 1
+        ),
+        last_id
+    )
+    where parent_state = 'again';
+    delete from litejobs_telling
+    where parent_state = 'again' and told_id >= last_id;
     insert into litejobs__wait_again_level (level, origin)
-    select level.number, new.origin
+    select min(level.number, level.most), new.origin
     from (
         with recursive reached (job_id, batch_id) as (
             select job_id, null
@@ -53,19 +125,25 @@ begin
             from reached
             cross join litejobs__forgettable as child
                 on child.batch_id = reached.batch_id
+            limit (select 2 * new.most + 1)
         ),
         levels (number, most) as (
             select 1, (
-                select count(*) + 2 from reached
-                where batch_id is not null or exists (
-                    select 1 from litejobs_dependency
-                    where parent_id = reached.job_id
-                )
+                select case
+                    when count(*) <= 2 * new.most then 2 + count(*) filter (
+                        where batch_id is not null or exists (
+                            select 1 from litejobs_dependency
+                            where parent_id = reached.job_id
+                        )
+                    )
+                    else 0
+                end
+                from reached
             )
             union all
             select number + 1, most from levels where number < most
         )
-        select number from levels
+        select number, most from levels
     ) as level;
 end;
 
@@ -83,7 +161,7 @@ begin
 end;
 
 -- One level: those that wait for what is waited for again wait, and are waited for
--- again themselves, and so are their batches.
+-- again themselves, and so are their batches: at once, or after level 0 by ticks.
 create trigger litejobs__wait_again_level_passes_on
 instead of insert on litejobs__wait_again_level
 when exists (select 1 from litejobs_dependency where pending_level <> 0)
@@ -112,6 +190,15 @@ begin
         where heard.pending_level <> 0 and heard.pending_level = 1
         and job.state = 'blocked'
     );
+    insert into litejobs__wait_again_later (job)
+    select distinct job.id
+    from litejobs_dependency as heard
+    cross join litejobs_job as job on job.id = heard.job_id
+    where new.level = 0 and heard.pending_level <> 0 and heard.pending_level = 1
+    and job.state = 'blocked';
+    update litejobs_dependency
+    set pending_level = 0
+    where new.level = 0 and pending_level <> 0;
     update litejobs_dependency
     set parent_state = null, pending_level = 2
     where id in (

@@ -102,6 +102,16 @@ or exists (
     limit (select most from litejobs__notified_at_once), 1
 )
 begin
+    delete from litejobs_telling
+    where parent_state = 'again'
+    and (
+        parent_id = new.job and exists (
+            select 1 from litejobs_job where id = new.job and state <> 'completed'
+        )
+        or batch_id = new.batch and exists (
+            select 1 from litejobs_batch where id = new.batch and state = 'failed'
+        )
+    );
     update litejobs_dependency
     set
         parent_state = coalesce(
@@ -121,6 +131,7 @@ begin
     or id in (
         select id from litejobs_dependency
         where batch_id = new.batch and parent_state is null
+        and not exists (select 1 from litejobs_telling where batch_id = new.batch)
         order by id
         limit (select most from litejobs__notified_at_once)
     );
@@ -148,16 +159,28 @@ begin
             (select state from litejobs_batch where id = new.batch)
         ),
         (select attempt_id from litejobs_job where id = new.job),
-        (
-            select max(id) from litejobs_dependency
-            where pending_level <> 0 and pending_level = 2
-            and (parent_id = new.job or batch_id = new.batch)
-        ),
+        case
+            when exists (
+                select 1 from litejobs_telling
+                where parent_state = 'again'
+                and (parent_id = new.job or batch_id = new.batch)
+            )
+                then 0
+            else (
+                select max(id) from litejobs_dependency
+                where pending_level <> 0 and pending_level = 2
+                and (parent_id = new.job or batch_id = new.batch)
+            )
+        end,
         (
             select max(id) from litejobs_dependency
             where parent_id = new.job or batch_id = new.batch
         )
     where exists (
+        select 1 from litejobs_telling
+        where parent_state = 'again' and (parent_id = new.job or batch_id = new.batch)
+    )
+    or exists (
         select 1 from litejobs_dependency
         where (parent_id = new.job or batch_id = new.batch)
         and parent_state is null
@@ -336,6 +359,7 @@ create trigger litejobs__notify_more_notifies_them
 instead of insert on litejobs__notify_more
 when exists (select 1 from litejobs_telling)
 begin
+    insert into litejobs__wait_again_more (most) values (new.most);
     update litejobs_dependency
     set
         parent_state = (
@@ -347,7 +371,7 @@ begin
         pending_level = 2
     where id in (
         select dependency.id
-        from litejobs_telling as telling
+        from litejobs__tellable as telling
         cross join litejobs_dependency as dependency
             on dependency.parent_id = telling.parent_id
             and dependency.id > telling.told_id and dependency.id <= telling.last_id
@@ -384,7 +408,7 @@ begin
         pending_level = 2
     where id in (
         select dependency.id
-        from litejobs_telling as telling
+        from litejobs__tellable as telling
         cross join litejobs_dependency as dependency
             on dependency.batch_id = telling.batch_id
             and dependency.id > telling.told_id and dependency.id <= telling.last_id
@@ -413,7 +437,8 @@ begin
             and parent_state is null
         ),
         last_id
-    );
+    )
+    where id in (select id from litejobs__tellable);
     insert into litejobs__notify_dependents (parent)
     select null where exists (
         select 1 from litejobs_dependency where pending_level <> 0 and pending_level = 2

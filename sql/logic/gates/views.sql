@@ -474,6 +474,7 @@ select job.id, 'dependency',
         when exists (
             select 1 from litejobs_telling
             where parent_id = dependency.parent_id and last_id >= dependency.id
+            and parent_state <> 'again'
         )
             then 'what it waits for has ended; a runner tells those who wait in turn'
         else (select detail from litejobs__reason where code = 'dependency')
@@ -495,6 +496,7 @@ select job.id, 'dependency',
         when exists (
             select 1 from litejobs_telling
             where batch_id = dependency.batch_id and last_id >= dependency.id
+            and parent_state <> 'again'
         )
             then 'what it waits for has ended; a runner tells those who wait in turn'
         else 'it waits for the end of a batch'

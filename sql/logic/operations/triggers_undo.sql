@@ -93,8 +93,9 @@ end;
 -- The last change is taken back first. The rows that follow from facts (lanes, first
 -- jobs, plans) are worked out by the ordinary triggers. Who waits for a job that has
 -- not ended after all waits for it again; so does a cancelled child that had heard of
--- the same end before, should it be requeued. In the end all is looked at once more:
--- under an `or ignore` something may have been left out.
+-- the same end before, should it be requeued. Of more than hear of an end at once those
+-- that were told by ticks are not recorded, and wait again by ticks. In the end all is
+-- looked at once more: under an `or ignore` something may have been left out.
 create trigger litejobs_undoing_takes_back
 after insert on litejobs_undoing
 begin
@@ -312,6 +313,14 @@ begin
         where parent.operation_id = new.operation_id and not parent.ended_before
         and (job.state = 'blocked' or job.state = 'cancelled')
     );
+    insert into litejobs_telling (parent_id, parent_state, told_id, last_id)
+    select parent.job_id, 'again', 0, max(child.id)
+    from litejobs__job_change as parent
+    cross join litejobs_dependency as child on child.parent_id = parent.job_id
+    where parent.operation_id = new.operation_id
+    and parent.ended_after and not parent.ended_before
+    group by parent.job_id
+    having count(*) > (select most from litejobs__notified_at_once);
     select raise(
         abort,
         'half_undone: not all of this operation could be taken back, so nothing was; undo it without a conflict clause'

@@ -79,7 +79,7 @@ and (
     or exists (
         select 1 from litejobs__transition as begun
         where begun.job_id = child.job_id and begun.id > operation.log_id
-        and begun.new_state = 'blocked'
+        and begun.new_state = 'blocked' and begun.old_state <> 'cancelled'
     )
 )
 union all

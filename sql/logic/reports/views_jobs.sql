@@ -245,6 +245,15 @@ select
             then 'wait for it to end; one that does not listen ends with its runner'
         when way.code = 'ended' and way.stopped_by = 'parent_failed' then (
             select case
+                when max(exists (
+                    select 1 from litejobs_telling as telling
+                    where telling.parent_state = 'again'
+                    and (
+                        telling.parent_id = litejobs_dependency.parent_id
+                        or telling.batch_id = litejobs_dependency.batch_id
+                    )
+                )) then
+                    'let a runner pass on that what it waits for was requeued'
                 when max(parent_state in ('dead_lettered', 'cancelled')) then
                     'requeue the other, and this one waits for it again'
                 when max(parent_state = 'failed') then

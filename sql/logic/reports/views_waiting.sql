@@ -232,6 +232,7 @@ held as (
                     when exists (
                         select 1 from litejobs_telling as telling
                         where telling.last_id >= open.id
+                        and telling.parent_state <> 'again'
                         and (
                             telling.parent_id = open.parent_id
                             or telling.batch_id = open.batch_id
