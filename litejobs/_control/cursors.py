@@ -12,7 +12,7 @@ from litejobs._definitions.checks import check_name, is_whole, shown
 from litejobs._definitions.milliseconds import from_ms, instant_ms
 from litejobs._process import log
 from litejobs._process.clock import RealTime
-from litejobs._process.identity import host_name
+from litejobs._process.identity import host_name, may_hold
 from litejobs._process.timing import TIMES
 from litejobs._storage.name_lock import NameLock, holder_of
 from litejobs._storage.statements import queries
@@ -168,6 +168,7 @@ class Place:
         self.lost = 0  # up to which number it was told what has been deleted
         self._store = store
         self._lock: NameLock | None = None
+        self._free_since: float | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -193,10 +194,13 @@ class Place:
         return self._lock is not None and self._lock.confirm()
 
     def take(self) -> bool:
-        """It is this stream's, if nobody else has it; does not wait."""
+        """It is this stream's, if no other one has it, or has just lost it.
+
+        Does not wait: it is to be asked for again.
+        """
         if self._lock is None:
             self._lock = NameLock(self._store.database, self.name)
-        if not self._lock.acquire():
+        if self._may_be_taken_again() or not self._lock.acquire():
             return False
         self._forget()
         try:
@@ -209,6 +213,22 @@ class Place:
             self._lock.release()
             raise
         return True
+
+    def _may_be_taken_again(self) -> bool:
+        """No stream has it, though the last may live: that has lost it without a word.
+
+        By closing the lock file in another way; it has some seconds, as a runner has.
+        """
+        is_free = holder_of(self._store.database, self.name) is None
+        if not is_free or not any(
+            may_hold(*row)
+            for row in self._store.run("reader_of_cursor", {"name": self.name})
+        ):
+            self._free_since = None
+            return False
+        now = RealTime.monotonic()
+        self._free_since = now if self._free_since is None else self._free_since
+        return now - self._free_since < TIMES.lost_patience
 
     def look(self) -> int | None:
         """Where to read on from, if that is not where it was left: it was moved."""

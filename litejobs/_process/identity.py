@@ -34,6 +34,17 @@ def process_state(process: int) -> str:
         return ""
 
 
+def may_hold(process: object, host: object) -> bool:
+    """Whether this process of that host may be there to take again a lock it lost.
+
+    Of another host it cannot be asked: a container has a name of its own, and shares
+    the locks of a volume with others.
+    """
+    if not isinstance(process, int) or not isinstance(host, str):
+        return False
+    return host != host_name() or may_live(process)
+
+
 def may_live(process: int) -> bool:
     """Whether there is such a process that has not ended; never this one."""
     if sys.platform == "win32" or process <= 0 or process == os.getpid():

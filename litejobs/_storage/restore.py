@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
@@ -37,7 +37,7 @@ from litejobs._storage.confinement import confined
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere
 from litejobs._storage.refusals import refusal, shown_name
-from litejobs._storage.runner_lock import RunnerLock
+from litejobs._storage.runner_lock import RunnerLock, living_in
 from litejobs._storage.schema import prepare
 from litejobs._storage.schema_version import (
     check_as_made,
@@ -256,12 +256,16 @@ def runner_lock(path: str, present: apsw.Connection | None) -> Iterator[None]:
     Raises:
         RunnerActive: One does.
     """
-    lock = RunnerLock(path)
+
+    def asked() -> list[Any]:
+        with contextlib.suppress(apsw.Error):
+            if present is not None:
+                return present.execute(query("living_runner")).fetchall()
+        return []
+
+    lock = RunnerLock(path, lambda: living_in(asked()))
     if not lock.acquire():
-        rows = []
-        if present is not None:
-            with contextlib.suppress(apsw.Error):
-                rows = present.execute(query("living_runner")).fetchall()
+        rows = asked()
         found = rows[0][1] if rows else None
         pid = found if isinstance(found, int) else None
         who = "another process" if pid is None else f"process {pid}"

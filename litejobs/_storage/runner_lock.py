@@ -6,12 +6,12 @@ import contextlib
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from litejobs._process.clock import RealTime
 from litejobs._process.fork_guard import ForkGuard
-from litejobs._process.identity import host_name, may_live
+from litejobs._process.identity import may_hold
 from litejobs._process.timing import TIMES
 from litejobs._storage import byte_locks, statements
 from litejobs._storage.files import MEMORY, sidecars
@@ -282,11 +282,15 @@ def lock_of(database: Database) -> RunnerLock | MemoryLock:
 
 def _living(database: Database) -> int:
     """The process that the file counts as its runner, if it may live; or 0."""
-    with contextlib.suppress(LiteJobsError):
-        # Not with another connection, which a small program can do without.
-        with database.transaction(TIMES.own_turn) as db:
-            found = db.execute(statements.queries()["living_runner"]).fetchall()
-        for _, process, host, *_ in found:
-            if host == host_name() and isinstance(process, int) and may_live(process):
-                return process
+    # Not with another connection, which a small program can do without.
+    with contextlib.suppress(LiteJobsError), database.transaction(TIMES.own_turn) as db:
+        return living_in(db.execute(statements.queries()["living_runner"]))
+    return 0
+
+
+def living_in(rows: Iterable[Sequence[Any]]) -> int:
+    """The same, of these rows of the runner."""
+    for _, process, host, *_ in rows:
+        if may_hold(process, host):
+            return int(process)
     return 0

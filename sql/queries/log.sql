@@ -234,6 +234,10 @@ returning log_id;
 -- name: place_of_cursor
 select log_id, lost_id, seen_at from litejobs_cursor where name = :name;
 
+-- name: reader_of_cursor
+-- Which process reads by it, or did and has not said that it does not any more?
+select pid, host from litejobs_cursor where name = :name;
+
 -- name: settle_cursor
 -- All up to this number has been told. Returns nothing if somebody else has moved it
 -- since it was last seen, be it to where it was.

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from litejobs import LiteJobs
+from litejobs._process.identity import host_name
 from litejobs._storage.ear import ear_of
 from litejobs.errors import ConfigurationError, EventsLost, LiteJobsError
 from tests.control.test_events import elsewhere, told
 from tests.rows import for_each
 from tests.waiting import LONG, Gate, Times, eventually
+
+posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -82,6 +85,33 @@ def test_who_has_lost_the_lock_tells_nothing_more(file_jobs: LiteJobs) -> None:
             jobs.enqueue("work")
             assert told(first) == []
             assert told(second) == [(1, "pending")]
+
+
+@posix
+@pytest.mark.parametrize("host", ["another", None])
+def test_who_has_lost_the_lock_may_take_it_again(
+    file_jobs: LiteJobs, times: Times, host: str | None
+) -> None:
+    """Another stream lets it, also where it cannot ask whether the process lives."""
+    jobs = file_jobs
+    with jobs.transaction() as db:
+        db.execute(
+            "insert into litejobs_cursor (name, log_id, made_at, seen_at, pid, host) "
+            "values ('mail', 0, 0, 0, ?, ?)",
+            (999_999 if host else os.getppid(), host or host_name()),
+        )
+    times(lost_patience=float(LONG))
+    with jobs.events(cursor="mail") as stream:
+        assert stream._cursor is not None
+        assert not stream._cursor.is_mine()
+        times(lost_patience=0.0)
+        jobs.enqueue("work")
+        eventually(lambda: told(stream) == [(1, "pending")])
+    # One that says that it leaves is not waited for.
+    times(lost_patience=float(LONG))
+    with jobs.events(cursor="mail") as stream:
+        assert stream._cursor is not None
+        assert stream._cursor.is_mine()
 
 
 def test_a_callback_at_work_has_its_cursor_until_it_returns(

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs, cron
+from litejobs._process.identity import host_name
 from litejobs._storage import restore as _restore
+from litejobs._storage import runner_lock
 from litejobs.errors import (
     ConfigurationError,
     CorruptDatabase,
@@ -33,6 +36,7 @@ from litejobs.errors import (
 from tests.cli.calls import Cli, document
 from tests.programs import Program
 from tests.storage.children import in_child
+from tests.waiting import LONG, Times, eventually
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
@@ -327,6 +331,50 @@ def test_no_runner_begins_while_it_is_restored(path: Path, copy: Path) -> None:
         pytest.raises(RunnerActive),
     ):
         jobs.drain()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a lock is of a handle on Windows")
+@pytest.mark.parametrize("host", ["another", None])
+def test_runner_that_has_lost_its_lock_takes_it_again_before_a_restore(
+    path: Path,
+    copy: Path,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str | None,
+) -> None:
+    """Also one in another container, of which it cannot be asked whether it lives."""
+    times(lost_patience=float(LONG))
+    with LiteJobs(path) as jobs, jobs.transaction() as db:
+        db.execute(
+            "insert into litejobs_runner (pid, host) values (?, ?)",
+            (os.getppid(), host or host_name()),
+        )
+    said: list[object] = []
+    asked = threading.Event()
+
+    def living_in(rows: Any) -> int:
+        asked.set()
+        return runner_lock.living_in(rows)
+
+    monkeypatch.setattr(_restore, "living_in", living_in)
+
+    def restore() -> None:
+        with LiteJobs(path) as jobs:
+            try:
+                said.append(jobs.restore(copy))
+            except RunnerActive as error:
+                said.append(error.pid)
+
+    thread = threading.Thread(target=restore)
+    thread.start()
+    assert asked.wait(LONG)
+    lock = runner_lock.RunnerLock(path)
+    try:
+        eventually(lock.acquire)
+        thread.join(LONG)
+    finally:
+        lock.release()
+    assert said == [os.getppid()]
 
 
 def test_it_is_refused_in_a_transaction_and_in_memory(path: Path, copy: Path) -> None:
