@@ -58,7 +58,7 @@ select
             from litejobs_retention_report
             where litejobs_retention_report.task is not null
             or litejobs_retention_report.queue is not null
-            having count(*) > 0
+            group by null
         ),
         ''
     ) as told;

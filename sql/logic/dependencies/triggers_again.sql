@@ -31,7 +31,7 @@ begin
     select new.job, 'again', 0, max(id)
     from litejobs_dependency
     where parent_id = new.job
-    having count(*) > 0;
+    group by null;
     insert into litejobs_telling (batch_id, parent_state, told_id, last_id)
     select batch.id, 'again', 0, max(dependency.id)
     from litejobs_job as job
@@ -42,7 +42,7 @@ begin
         select 1 from litejobs_telling
         where batch_id = batch.id and parent_state = 'again'
     )
-    having count(*) > 0;
+    group by null;
 end;
 
 -- The next so many wait again: the last who was put back comes first, so that what

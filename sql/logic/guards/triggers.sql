@@ -240,7 +240,7 @@ begin
         from litejobs__option as option
     ) as field
     where field.was is not field.is_now
-    having count(*) > 0;
+    group by null;
 end;
 
 -- A job has options that there are.

@@ -130,7 +130,7 @@ from (
         where job.id = attempt.job_id and job.attempt_id = attempt.id
         and job.state = 'processing'
     )
-    having count(*) > 0
+    group by null
     union all
     select
         'attempt_without_runner', 'warning', 'attempt ' || min(attempt.id),
@@ -140,7 +140,7 @@ from (
     from litejobs_attempt as attempt
     where attempt.finished_at is null and attempt.job_id >= 1
     and attempt.runner_id is not (select id from living)
-    having count(*) > 0
+    group by null
     union all
     select
         'dependency_lost', 'problem', 'job ' || min(wait.job_id), count(*) - 1,
@@ -151,7 +151,7 @@ from (
     where wait.parent_state is null
     and not exists (select 1 from litejobs_job where id = wait.parent_id)
     and not exists (select 1 from litejobs_batch where id = wait.batch_id)
-    having count(*) > 0
+    group by null
     union all
     select
         'dependency_missed', 'problem', 'job ' || min(wait.job_id), count(*) - 1,
@@ -175,7 +175,7 @@ from (
             where id = wait.batch_id and state in ('succeeded', 'failed')
         )
     )
-    having count(*) > 0
+    group by null
     union all
     select
         'batch_not_ended', 'problem', 'batch ' || min(batch.id), count(*) - 1,
@@ -188,7 +188,7 @@ from (
         select 1 from litejobs__unfinished
         where batch_id = batch.id and batch_id is not null
     )
-    having count(*) > 0
+    group by null
     union all
     select
         'batch_not_sealed', 'warning', 'batch ' || min(batch.id), count(*) - 1,
@@ -203,7 +203,7 @@ from (
         select 1 from litejobs_dependency
         where batch_id = batch.id and parent_state is null
     )
-    having count(*) > 0
+    group by null
     union all
     select
         'lane_head', 'problem', 'lane ' || min(lane.id), count(*) - 1,
@@ -216,7 +216,7 @@ from (
         lane.head_id is not head.head_id or lane.head_at is not head.head_at
         or lane.head_priority is not head.head_priority
     )
-    having count(*) > 0
+    group by null
     union all
     select
         'lane_asleep', 'problem', 'lane ' || min(lane.id), count(*) - 1,
@@ -233,7 +233,7 @@ from (
         select 1 from litejobs_circuit
         where name = lane.circuit and state <> 'closed'
     )
-    having count(*) > 0
+    group by null
     union all
     select
         'several_runners', 'problem', 'runner ' || min(id), count(*) - 1,
@@ -241,6 +241,7 @@ from (
         'start a runner: those before it are over then'
     from litejobs_runner
     where stopped_at is null
+    group by null
     having count(*) > 1
     union all
     -- What waits, and for what.
@@ -251,6 +252,7 @@ from (
     from waiting
     where (select id from living) is null
     and not exists (select 1 from litejobs_health where code = 'runner_missing')
+    group by null
     having sum(jobs) > 0
     union all
     select

@@ -138,7 +138,7 @@ from litejobs_attempt as attempt
 where attempt.finished_at is null and attempt.deadline_at is not null
 and attempt.deadline_at < (select now from litejobs_clock) - 10000
 and attempt.runner_id = (select id from living)
-having count(*) > 0
+group by null
 union all
 select
     'threads_stuck', 'warning', 'runner ' || runner.id,

@@ -147,7 +147,7 @@ begin
     from litejobs__expired
     where id > (select at_id from litejobs_retaining)
     and id <= (select upto_id from litejobs_retaining)
-    having count(*) > 0;
+    group by null;
     update litejobs_retaining
     set
         late = late or exists (
@@ -375,7 +375,7 @@ begin
         order by wanted.id, older.start_no
         limit new.most
     )
-    having count(*) > 0;
+    group by null;
     update litejobs_retaining
     set attempt_place = upto_id
     where not exists (
@@ -520,7 +520,7 @@ begin
     from litejobs__shrinkable
     where place > (select file_place from litejobs_retaining)
     and place <= (select upto_id from litejobs_retaining)
-    having count(*) > 0;
+    group by null;
     update litejobs_retaining
     set
         file_place = upto_id,
