@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.clients import acts, page
-from tests.clients.drivers import CLIENTS, PLACE, Client
+from tests.clients.drivers import CLIENTS, OF_NPM, OF_PIP, PLACE, Client
 from tests.clients.sessions import Gone, Refused
 
 
@@ -39,7 +41,7 @@ def main() -> None:
         for name, said in found.acts.items():
             known = client.expected(name).seen
             wrong += known not in said
-            print(f"  {name}: {said}", "" if known in said else f"(not: {known})")
+            print(f"  {name}: {said}", "" if known in said else f"(NOT: {known})")
     text = page.PAGE.read_text(encoding="utf-8")
     page.PAGE.write_text(page.written(text, seen), encoding="utf-8")
     sys.exit(f"{wrong} are not as expected" if wrong else 0)
@@ -54,7 +56,14 @@ def tried(client: Client, command: list[str]) -> acts.Seen:
 def install(folder: Path) -> None:
     """Fetch what npm and pip have, for those that have these."""
     folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
     os.environ[PLACE] = str(folder)
+    if npm := shutil.which("npm"):
+        fetch = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        subprocess.run([*fetch, *OF_NPM], check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "python")], check=True)
+    python = str(folder / "python" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "-q", *OF_PIP], check=True)
 
 
 if __name__ == "__main__":

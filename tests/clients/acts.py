@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import apsw
 
-from litejobs import LiteJobs
-from tests.clients.sessions import Refused, Session, Value
-from tests.waiting import eventually
+from litejobs import Job, LiteJobs
+from litejobs.errors import DatabaseBusy
+from tests.clients.sessions import Gone, Refused, Session, Value
 
 WORKS = "works"
 LATER = 4_102_444_800_000  # in 2100
@@ -47,16 +47,20 @@ def be_the_runner(at: Place) -> str:
     client.run("insert into litejobs_task (name, runner_id) values (?, 1)", "count")
     client.run("insert into litejobs_job (task, args) values (?, ?)", "count", "[7]")
     client.run("insert into litejobs_claim (runner, slots) values (?, ?)", 1, 4)
-    [[attempt, job]] = client.rows(
-        "select attempt_id, job_id from litejobs_assignment where runner_id = ?", 1
+    [[attempt]] = client.rows(
+        "select attempt_id from litejobs_assignment where runner_id = ?", 1
     )
     outcome = json.dumps({"status": "error", "retry_after": 7200})
     settle = "insert into litejobs_settle (attempt, outcome) values (?, ?)"
     client.run(settle, int(attempt), outcome)
     client.run("insert into litejobs_tick (runner) values (?)", 1)
-    [[state]] = client.rows("select state from litejobs_job where id = ?", int(job))
     client.run("update litejobs_runner set stopped_at = 1")
-    return WORKS if state == "failed" else state
+    return _is(at.jobs.list(), "failed")
+
+
+def _is(jobs: Sequence[Job], state: str) -> str:
+    """What a job is, after all."""
+    return WORKS if [each.state for each in jobs] == [state] else f"{jobs}"
 
 
 def be_the_calendar(at: Place) -> str:
@@ -97,17 +101,13 @@ def enqueue(at: Place) -> str:
 
 
 def get_result(at: Place) -> str:
-    """Look again and again until a job has ended."""
+    """Look for the result of a job until it is there."""
     job = at.jobs.enqueue("double", [4])
     sql = "select state, result from litejobs_job_report where id = ?"
-    seen: list[list[str]] = []
-
-    def has_ended() -> bool:
-        seen[:] = at.client.rows(sql, job.id)
-        return seen in ([], [["completed", "8"]])
-
-    eventually(has_ended)
-    return WORKS if seen else "no such job"
+    at.client.rows(sql, job.id)
+    job.result(timeout=60)
+    seen = at.client.rows(sql, job.id)
+    return WORKS if seen == [["completed", "8"]] else f"{seen}"
 
 
 def cancel(at: Place) -> str:
@@ -148,7 +148,8 @@ def pause(at: Place) -> str:
 def rows_counted(at: Place) -> str:
     """What the driver says how many rows an insert of one job has changed."""
     sql = "insert into litejobs_job (task, args, run_at) values (?, ?, ?)"
-    return at.client.run(sql, "double", "[1]", LATER).changes or "not told"
+    said = at.client.run(sql, "double", "[1]", LATER).changes
+    return {"1": "1", "": "not told", "-1": "not told"}.get(said, "triggers' rows too")
 
 
 def last_id(at: Place) -> str:
@@ -160,8 +161,8 @@ def last_id(at: Place) -> str:
 
 
 def binds(at: Place) -> str:
-    """As what a whole number, a truth and an instant come to SQLite."""
-    return ", ".join(_bound(at.client, each) for each in (7, True, INSTANT))
+    """As what come whole numbers, a truth and an instant to SQLite?"""
+    return ", ".join(_bound(at.client, each) for each in (7, LATER, True, INSTANT))
 
 
 def _bound(client: Session, value: Value) -> str:
@@ -169,6 +170,9 @@ def _bound(client: Session, value: Value) -> str:
         [[kind]] = client.rows("select typeof(?)", value)
     except Refused:
         return "refused"
+    except Gone:
+        client.restart()
+        return "ends the program"
     return kind
 
 
@@ -181,9 +185,13 @@ def waits(at: Place) -> str:
     try:
         at.client.answer()
     except Refused:
+        at.client.run("select 1")
+        at.client.run(sql, "double", "[1]", LATER)
+        free = _is_free(at)
+        at.client.restart()
         # What any driver can say, and what the acts after this one need.
         at.client.run("pragma busy_timeout = 30000")
-        return "no"
+        return "no" if free else "no, and then keeps it"
     [[most]] = at.client.rows("pragma busy_timeout")
     return f"{int(most) / 1000:g} s" if most != "0" else "yes"
 
@@ -194,13 +202,18 @@ def left_open(at: Place) -> str:
         "insert into litejobs_job (task, args, run_at) values (?, ?, ?) returning id",
         *("double", "[1]", LATER),
     )
-    other = apsw.Connection(str(at.jobs.path))
-    with contextlib.closing(other):
+    return "lets go" if _is_free(at) else "keeps the lock"
+
+
+def _is_free(at: Place) -> bool:
+    """Whether nobody has the write lock, but the runner for a moment."""
+    with contextlib.closing(apsw.Connection(str(at.jobs.path))) as other:
+        other.set_busy_timeout(int(HELD * 1000))
         try:
             other.execute("begin immediate")
         except apsw.BusyError:
-            return "keeps the lock"
-    return "lets go"
+            return False
+    return True
 
 
 def synchronous(at: Place) -> str:
@@ -220,7 +233,7 @@ BESIDE_A_RUNNER: dict[str, Act] = {
     "cancel": cancel,
     "read on": read_on,
     "pause": pause,
-    "7, true, an instant": binds,
+    "7, ms, true, a date": binds,
     "rows of one insert": rows_counted,
     "last id": last_id,
     "synchronous": synchronous,
@@ -240,7 +253,13 @@ class Seen(NamedTuple):
 
 def try_all(command: Sequence[str], path: Path, *, waits: bool) -> Seen:
     """Try each act in a new file; *waits* is whether the driver waits for a lock."""
-    with LiteJobs(path) as jobs, Session(command, path) as client:
+    with LiteJobs(path) as jobs:
+        jobs.open()
+        try:
+            client = Session(command, path)
+        except Refused as error:
+            said, version = error.args
+            return Seen(version, "", dict.fromkeys((*ACTS, *FACTS), said))
         at = Place(client, jobs, waits)
 
         @jobs.task
@@ -257,5 +276,5 @@ def try_all(command: Sequence[str], path: Path, *, waits: bool) -> Seen:
 def _try(act: Act, at: Place) -> str:
     try:
         return act(at)
-    except (Refused, ValueError) as error:
+    except (DatabaseBusy, Refused, ValueError) as error:
         return str(error)

@@ -6,13 +6,15 @@ most have: what is seen, and why. A run that sees anything else fails.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,20 +23,27 @@ from tests.clients.acts import FACTS, WORKS
 PROGRAMS = Path(__file__).parent / "programs"
 PLACE = "LITEJOBS_CLIENTS"
 """An environment variable: the folder where packages of npm and pip were installed."""
+OF_NPM = ("better-sqlite3", "bun", "deno", "libsql", "node@22", "sql.js")
+OF_PIP = (
+    *("adbc-driver-sqlite", "duckdb", "duckdb-extension-sqlite-scanner", "libsql"),
+    *("pyarrow", "pyodbc", "pyturso"),
+)
 
 USUAL = {
-    "waits for a lock": "5 s",
-    "7, true, an instant": "integer, integer, text",
+    "waits for a lock": "no",
+    "7, ms, true, a date": "integer, integer, integer, text",
     "rows of one insert": "1",
     "last id": "the job's",
     "synchronous": "full",
     "an open row": "lets go",
 }
-"""What most drivers do, or should."""
+"""What most drivers do."""
+
+Command = Callable[[], "list[str] | None"]
 
 
 class Differs(NamedTuple):
-    """Something that is not as usual: what is seen of it begins or goes on so."""
+    """What is seen that is not as usual, or a part of its words, and why."""
 
     seen: str
     because: str = ""
@@ -44,45 +53,119 @@ class Client(NamedTuple):
     """A driver, and what is known of it."""
 
     name: str
-    command: Callable[[], list[str] | None]
+    command: Command
     package: str  # what brings it, for the one who has not got it
-    differs: dict[str, Differs] = {}  # noqa: RUF012
-    always: bool = False  # part of each run of the tests
+    differs: Mapping[str, Differs] = {}
+    opens: Differs | None = None  # what is seen if it cannot open the file
+    note: str = ""  # how it has to be opened
+    always: bool = False  # part of each run of the tests, where it is found
 
     def expected(self, name: str) -> Differs:
         """What is seen of an act or a fact."""
         usual = USUAL[name] if name in FACTS else WORKS
-        return self.differs.get(name, Differs(usual))
+        return self.opens or self.differs.get(name, Differs(usual))
 
     @property
     def waits(self) -> bool:
         """Whether it waits when the file is locked."""
-        return self.expected("waits for a lock").seen != "no"
+        return not self.expected("waits for a lock").seen.startswith("no")
+
+
+# Where they are found --------------------------------------------------------------
 
 
 def place() -> Path:
     """Where packages of npm and pip were installed for this."""
-    return Path(os.environ.get(PLACE, PROGRAMS / "installed"))
+    return Path(os.environ.get(PLACE, PROGRAMS))
 
 
-def python(module: str) -> Callable[[], list[str] | None]:
+def program(name: str, *around: str, after: tuple[str, ...] = ()) -> Command:
+    """A program of an interpreter, if that is there."""
+
+    def command() -> list[str] | None:
+        found = shutil.which(around[0])
+        return found and [found, *around[1:], str(PROGRAMS / name), *after]
+
+    return command
+
+
+def when(*ask: str, then: Command) -> Command:
+    """The same, if the interpreter says that it has what it needs."""
+    return lambda: then() if shutil.which(ask[0]) and _has(*ask) else None
+
+
+def python(module: str, name: str = "dbapi.py") -> Command:
     """A module of this Python, or of the one in the place."""
 
     def command() -> list[str] | None:
-        if importlib.util.find_spec(module) is not None:
-            return [sys.executable, str(PROGRAMS / "dbapi.py"), module]
+        with_module = [str(PROGRAMS / name), module]
+        if importlib.util.find_spec(module.partition(".")[0]) is not None:
+            return [sys.executable, *with_module]
         other = place() / "python" / "bin" / "python"
         if other.exists() and _has(str(other), "-c", f"import {module}"):
-            return [str(other), str(PROGRAMS / "dbapi.py"), module]
+            return [str(other), *with_module]
         return None
 
     return command
+
+
+def of_npm(runs: str, name: str, module: str) -> Command:
+    """A module of npm in the place; *runs* is there, too, or in the path."""
+
+    def command() -> list[str] | None:
+        modules = place() / "node_modules"
+        found = shutil.which(runs) or shutil.which(str(modules / runs))
+        if found is None or not (":" in module or (modules / module).is_dir()):
+            return None
+        given = module if ":" in module else str(modules / module)
+        return [
+            found,
+            *(["run", "-A"] if "deno" in runs else []),
+            *((str(PROGRAMS / name), given)),
+        ]
+
+    return command
+
+
+def node_sqlite() -> list[str] | None:
+    """Node from 22 on has SQLite itself; Node 20 has not."""
+    for node in ("node", str(place() / "node_modules" / "node" / "bin" / "node")):
+        if shutil.which(node) and _has(node, "-e", "require('node:sqlite')"):
+            return [node, "--no-warnings", str(PROGRAMS / "node.cjs"), "node:sqlite"]
+    return None
 
 
 def shell() -> list[str] | None:
     """The sqlite3 shell."""
     found = shutil.which("sqlite3")
     return found and [sys.executable, str(PROGRAMS / "shell.py"), found]
+
+
+def go() -> list[str] | None:
+    """Go with the driver as Debian lays it, without modules."""
+    if not shutil.which("go") or not Path(GO, "src/github.com/mattn").is_dir():
+        return None
+    around = ["env", "GO111MODULE=off", f"GOPATH={GO}", "go", "run"]
+    return [*around, str(PROGRAMS / "client.go")]
+
+
+def mono() -> list[str] | None:
+    """C#, which is compiled first."""
+    if not shutil.which("mcs"):
+        return None
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = str(Path(folder, "Client.exe"))
+    needs = ["-r:Mono.Data.Sqlite.dll", "-r:System.Data.dll"]
+    compiled = _has("mcs", *needs, f"-out:{made}", str(PROGRAMS / "Client.cs"))
+    return ["mono", made] if compiled else None
+
+
+def java() -> list[str] | None:
+    """Java, which compiles its program itself."""
+    if not shutil.which("java") or not Path(JAR).exists():
+        return None
+    return ["java", "-cp", JAR, str(PROGRAMS / "Client.java")]
 
 
 @functools.cache
@@ -92,30 +175,272 @@ def _has(*command: str) -> bool:
     return done.returncode == 0
 
 
-NO_WAIT = Differs("no", "the driver sets no busy timeout: set one")
+GO = "/usr/share/gocode"
+JAR = "/usr/share/java/sqlite-jdbc.jar"
+
+# What is known of them -------------------------------------------------------------
+
+KEEPS = Differs(
+    "keeps the lock",
+    "a row of `returning` that is read, and the rest not, keeps the write lock: read to"
+    " the end, or finish the statement",
+)
+NORMAL = Differs(
+    "normal",
+    "a power cut may take the last commits (P1 does not hold): say"
+    " `pragma synchronous = full`",
+)
+NOT_TOLD = Differs("not told", "select `last_insert_rowid()`, or the job by its key")
+REALS = "instants come as reals, and are dropped"
+TEXTS = "instants come as text, and are dropped"
+NODE_BINDS = Differs(
+    "real, real, refused, null",
+    "a number is a real; pass a truth as 0 or 1; a `Date` as the first parameter is"
+    " taken for names, and NULL is bound without an error: pass milliseconds",
+)
+MEMORY = "it has a copy of the file in memory: nothing that it says reaches the file"
 
 CLIENTS = [
-    Client("Python sqlite3", python("sqlite3"), "Python's own", always=True),
+    Client(
+        "Python sqlite3",
+        python("sqlite3"),
+        "Python's own",
+        {"waits for a lock": Differs("5 s")},
+        note="`isolation_level=None`, or each change needs a `commit()`",
+        always=True,
+    ),
     Client(
         "Python apsw",
         python("apsw"),
         "pip: apsw",
         {
-            "waits for a lock": NO_WAIT,
-            "7, true, an instant": Differs(
-                "integer, integer, refused", "a `datetime` is bound by a converter only"
-            ),
-            "an open row": Differs(
-                "keeps the lock", "a cursor commits when it is read to its end"
-            ),
+            "7, ms, true, a date": Differs("integer, integer, integer, refused"),
+            "an open row": KEEPS,
+        },
+        always=True,
+    ),
+    Client("sqlite3 shell", shell, "Debian: sqlite3", always=True),
+    Client(
+        "node:sqlite",
+        node_sqlite,
+        "Node 22 or newer, npm: node@22; Node 20 has no node:sqlite",
+        {
+            "be the calendar": Differs("0 of 2", REALS),
+            "7, ms, true, a date": NODE_BINDS,
+            "an open row": KEEPS,
         },
         always=True,
     ),
     Client(
-        "sqlite3 shell",
-        shell,
-        "Debian: sqlite3",
-        {"waits for a lock": NO_WAIT._replace(because="say `.timeout 5000` first")},
+        "better-sqlite3",
+        of_npm("node", "node.cjs", "better-sqlite3"),
+        "npm: better-sqlite3",
+        {
+            "waits for a lock": Differs("5 s"),
+            "be the calendar": Differs("0 of 2", REALS),
+            "7, ms, true, a date": Differs("real, real, refused, refused"),
+            "synchronous": NORMAL,
+            "an open row": KEEPS,
+        },
         always=True,
+    ),
+    Client(
+        "libsql (Node)",
+        of_npm("node", "node.cjs", "libsql"),
+        "npm: libsql",
+        {
+            "waits for a lock": Differs(
+                "no, and then keeps it",
+                "a statement that found the lock taken stays open, and what comes after"
+                " it is not committed: set the timeout first",
+            ),
+            "be the calendar": Differs("0 of 2", REALS),
+            "7, ms, true, a date": Differs(
+                "real, real, ends the program, ends the program",
+                "pass 0 or 1, and milliseconds",
+            ),
+        },
+    ),
+    Client(
+        "sql.js",
+        of_npm("node", "sqljs.cjs", "sql.js"),
+        "npm: sql.js",
+        {
+            "enqueue": Differs("no job", MEMORY),
+            "result": Differs("", MEMORY),
+            "cancel": Differs("scheduled", MEMORY),
+            "read on": Differs("no events", MEMORY),
+            "pause": Differs("not paused", MEMORY),
+            "be the runner": Differs("[]", MEMORY),
+            "be the calendar": Differs("0 of 2", MEMORY),
+            "waits for a lock": Differs("yes"),
+            "7, ms, true, a date": Differs("integer, integer, integer, refused"),
+            "last id": NOT_TOLD,
+        },
+    ),
+    Client(
+        "Deno node:sqlite",
+        of_npm("deno/deno", "node.cjs", "node:sqlite"),
+        "npm: deno",
+        {
+            "be the calendar": Differs("0 of 2", REALS),
+            "7, ms, true, a date": NODE_BINDS,
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "bun:sqlite",
+        of_npm("bun/bin/bun.exe", "node.cjs", "bun:sqlite"),
+        "npm: bun",
+        {
+            "7, ms, true, a date": Differs("integer, integer, integer, refused"),
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "libsql (Python)",
+        python("libsql"),
+        "pip: libsql",
+        {
+            "7, ms, true, a date": Differs("integer, integer, integer, refused"),
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "ADBC (Python)",
+        python("adbc_driver_sqlite.dbapi"),
+        "pip: adbc-driver-sqlite pyarrow",
+        {"rows of one insert": Differs("not told"), "last id": NOT_TOLD},
+    ),
+    Client(
+        "ODBC (pyodbc)",
+        python("pyodbc"),
+        "pip: pyodbc, Debian: libsqliteodbc",
+        {
+            "waits for a lock": Differs("yes"),
+            "last id": NOT_TOLD,
+            "synchronous": NORMAL,
+        },
+    ),
+    Client(
+        "Perl DBD::SQLite",
+        when("perl", "-MDBD::SQLite", "-e1", then=program("client.pl", "perl")),
+        "Debian: libdbd-sqlite3-perl",
+        {
+            "waits for a lock": Differs("30 s"),
+            "be the calendar": Differs("0 of 2", TEXTS),
+            "7, ms, true, a date": Differs("text, text, text, text"),
+        },
+    ),
+    Client(
+        "PHP PDO",
+        when(
+            *("php", "-r", "exit((int) !extension_loaded('pdo_sqlite'));"),
+            then=program("client.php", "php", after=("pdo",)),
+        ),
+        "Debian: php-cli php-sqlite3",
+        {
+            "waits for a lock": Differs("60 s"),
+            "be the calendar": Differs("0 of 2", TEXTS),
+            "7, ms, true, a date": Differs("text, text, text, refused"),
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "PHP SQLite3",
+        when(
+            *("php", "-r", "exit((int) !extension_loaded('sqlite3'));"),
+            then=program("client.php", "php", after=("sqlite3",)),
+        ),
+        "Debian: php-cli php-sqlite3",
+        {
+            "7, ms, true, a date": Differs("integer, integer, integer, refused"),
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "Ruby sqlite3",
+        when("ruby", "-rsqlite3", "-e", "0", then=program("client.rb", "ruby")),
+        "Debian: ruby-sqlite3",
+        {
+            "7, ms, true, a date": Differs("integer, integer, refused, refused"),
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "R RSQLite",
+        when(
+            *("Rscript", "-e", "library(RSQLite)"),
+            then=program("client.R", "Rscript"),
+        ),
+        "Debian: r-cran-rsqlite",
+        {
+            "be the calendar": Differs("0 of 2", REALS),
+            "7, ms, true, a date": Differs("real, real, integer, real"),
+            "rows of one insert": Differs("triggers' rows too"),
+            "synchronous": Differs(
+                "off",
+                "a power cut may damage the file: connect with"
+                ' `dbConnect(…, synchronous = "full")`',
+            ),
+        },
+    ),
+    Client(
+        "Lua DBI",
+        when(*("lua5.4", "-e", "require('DBI')"), then=program("client.lua", "lua5.4")),
+        "Debian: lua5.4 lua-dbi-sqlite3",
+        {
+            "be the calendar": Differs("0 of 2", REALS),
+            "7, ms, true, a date": Differs("real, real, integer, text"),
+        },
+        note="`autocommit(true)`, and close each statement, one that failed above all:"
+        " it keeps what comes after it from being committed",
+    ),
+    Client(
+        "Tcl sqlite3",
+        program("client.tcl", "tclsh"),
+        "Debian: libsqlite3-tcl",
+        {"7, ms, true, a date": Differs("integer, integer, text, text")},
+    ),
+    Client(
+        "Go mattn/go-sqlite3",
+        go,
+        "Debian: golang-go golang-github-mattn-go-sqlite3-dev",
+        {
+            "waits for a lock": Differs("5 s"),
+            "synchronous": NORMAL,
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        "JDBC Xerial",
+        java,
+        "Debian: default-jdk-headless libxerial-sqlite-jdbc-java",
+        {
+            "waits for a lock": Differs("3 s"),
+            "7, ms, true, a date": Differs("integer, integer, integer, integer"),
+            "an open row": KEEPS,
+        },
+    ),
+    Client(
+        ".NET Mono.Data.Sqlite",
+        mono,
+        "Debian: mono-mcs libmono-sqlite4.0-cil",
+        note="it changes the journal of the file when it opens it, and is refused while"
+        " a runner lives: say `Journal Mode=WAL`",
+    ),
+    Client(
+        "DuckDB",
+        python("duckdb", "duck.py"),
+        "pip: duckdb duckdb-extension-sqlite-scanner",
+    ),
+    Client(
+        "Turso (Python)",
+        python("turso"),
+        "pip: pyturso",
+        opens=Differs(
+            "locked by another process",
+            "it takes the whole file for itself: no other process may have it open",
+        ),
     ),
 ]

@@ -10,14 +10,14 @@ from tests.clients.drivers import CLIENTS, Client
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 TABLES = {"acts": ACTS, "facts": FACTS}
-YES = "✓"
+YES, NONE = "✓", "-"
 
 
 def rows_in(text: str) -> dict[str, dict[str, str]]:
     """The rows of each table as they stand on the page, by the name of the client."""
     return {
         table: {
-            line.split("|")[1].strip(): line
+            line.split("|")[1].partition("[")[0].strip(): line
             for line in _table(text, table).splitlines()
             if line.startswith("|")
         }
@@ -33,36 +33,42 @@ def _table(text: str, table: str) -> str:
 
 def row_of(client: Client, seen: Seen, table: str) -> str:
     """What a table says of a client."""
-    cells = [_cell(client, name, seen) for name in TABLES[table]]
-    if table == "facts":
-        cells = [seen.version, seen.sqlite, *cells]
-    return f"| {' | '.join((client.name, *cells))} |"
+    name = client.name
+    if table == "acts":
+        cells = [
+            name + _note(client.note),
+            *(_act(client, each, seen) for each in ACTS),
+        ]
+    else:
+        cells = [name, seen.version, seen.sqlite or NONE]
+        cells += [_fact(client, each, seen) for each in FACTS]
+    return f"| {' | '.join(cells)} |"
 
 
-def _cell(client: Client, name: str, seen: Seen) -> str:
-    said = seen.acts[name]
-    if said == WORKS:
+def _act(client: Client, name: str, seen: Seen) -> str:
+    if seen.acts[name] == WORKS:
         return YES
-    known = client.differs.get(name)
-    note = f" [{_notes().index(known.because) + 1}]" if known and known.because else ""
-    return f"{'no' if name in ACTS else said}{note}"
+    return f"no{_note(client.expected(name).because)}"
+
+
+def _fact(client: Client, name: str, seen: Seen) -> str:
+    if client.opens is not None:
+        return NONE
+    return seen.acts[name] + _note(client.expected(name).because)
+
+
+def _note(because: str) -> str:
+    return f" [{_notes().index(because) + 1}]" if because else ""
 
 
 def _notes() -> list[str]:
     """The reasons, in the order in which the tables need them."""
-    found = [
-        each.differs[name].because
-        for names in TABLES.values()
-        for each in CLIENTS
-        for name in names
-        if name in each.differs and each.differs[name].because
-    ]
-    return list(dict.fromkeys(found))
-
-
-def notes() -> str:
-    """The reasons, numbered."""
-    return "\n".join(f"{n}. {why}." for n, why in enumerate(_notes(), 1))
+    found = []
+    for each in CLIENTS:
+        found += [each.note, *(each.expected(name).because for name in ACTS)]
+    for each in CLIENTS:
+        found += [each.expected(name).because for name in FACTS]
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def written(text: str, seen: dict[str, Seen]) -> str:
@@ -76,10 +82,11 @@ def written(text: str, seen: dict[str, Seen]) -> str:
                 lines.append(row_of(client, seen[client.name], table))
             elif client.name in before:
                 lines.append(before[client.name])
-        text = _put(text, table, "\n".join(lines))
-    return _put(text, "notes", notes())
+        text = _put(text, table, lines)
+    return _put(text, "notes", [f"{n}. {why}." for n, why in enumerate(_notes(), 1)])
 
 
-def _put(text: str, table: str, lines: str) -> str:
+def _put(text: str, table: str, lines: list[str]) -> str:
     around = rf"(<!-- {table} -->\n).*?(<!-- end -->)"
-    return re.sub(around, lambda a: f"{a[1]}\n{lines}\n\n{a[2]}", text, flags=re.DOTALL)
+    body = "\n".join(lines)
+    return re.sub(around, lambda a: f"{a[1]}\n{body}\n\n{a[2]}", text, flags=re.DOTALL)

@@ -15,7 +15,7 @@ i: whole number, r: another number, b: 0 or 1, t: text, n: null, d: an instant (
 It answers `row TAB value TAB …` for each row, and at the end either
 
     done TAB how many rows the driver says were changed TAB the last id that it says
-    error TAB what the driver says
+    error TAB what the driver says (and, if it cannot open the file, its version)
 
 An empty value is null, or what a driver does not tell. It ends with its input.
 """
@@ -58,9 +58,18 @@ class Session:
     """A client that has a jobs file open."""
 
     def __init__(self, command: Sequence[str], path: Path) -> None:
+        self._command = [*command, str(path)]
+        self._start()
+
+    def restart(self) -> None:
+        """Begin anew: the program has ended."""
+        self.close()
+        self._start()
+
+    def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [*command, str(path)],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -78,7 +87,7 @@ class Session:
             raise
         if word != "ready":
             self.close()
-            raise Refused(said[0] if said else word)
+            raise Refused(*(said or [word]))
         self.version, self.sqlite = said
 
     def _read(self) -> None:
@@ -121,7 +130,7 @@ class Session:
             if word == "row":
                 rows.append(rest)
             elif word == "done":
-                return Answer(rows, *rest)
+                return Answer(rows, *(*rest, "", "")[:2])
             else:
                 raise Refused(*rest)
 

@@ -3,33 +3,19 @@
 import datetime as dt
 import importlib
 import sys
+from importlib.metadata import version as installed
 
 name, path = sys.argv[1:]
 
 
 def opened():
     if name == "pyodbc":
-        driver = importlib.import_module(name)
-        connection = driver.connect(f"Driver=SQLite3;Database={path}", autocommit=True)
-        version = f"{driver.version}, libsqliteodbc {connection.getinfo(7)}"
-    elif name == "apsw":
-        driver = importlib.import_module(name)
-        connection, version = driver.Connection(path), driver.apsw_version()
-    elif name == "adbc_driver_sqlite":
-        driver = importlib.import_module("adbc_driver_sqlite.dbapi")
-        connection = driver.connect(path, autocommit=True)
-        version = importlib.import_module(name).__version__
-    elif name == "sqlite3":
-        driver = importlib.import_module(name)
-        connection = driver.connect(path, isolation_level=None)
-        version = sys.version.split()[0]
-    else:
-        from importlib.metadata import version as installed
-
-        driver = importlib.import_module(name)
-        connection = driver.connect(path, isolation_level=None)
-        version = installed({"turso": "pyturso"}.get(name, name))
-    return connection, version
+        return driver.connect(f"Driver=SQLite3;Database={path}", autocommit=True)
+    if name == "apsw":
+        return driver.Connection(path)
+    if name == "adbc_driver_sqlite.dbapi":
+        return driver.connect(path, autocommit=True)
+    return driver.connect(path, isolation_level=None)
 
 
 def bound(said):
@@ -64,14 +50,17 @@ def rows_of(cursor):
         yield from iter(cursor.fetchone, None)
 
 
+driver = importlib.import_module(name)
+package = {"turso": "pyturso"}.get(name, name.partition(".")[0])
+version = sys.version.split()[0] if name == "sqlite3" else installed(package)
 try:
-    connection, version = opened()
+    connection = opened()
     cursor = connection.cursor()
     cursor.execute("select sqlite_version()")
     say("ready", version, *cursor.fetchone())
     cursor.close()
 except Exception as error:
-    say("error", error)
+    say("error", error, version)
     sys.exit()
 left = []
 for line in sys.stdin:

@@ -1,0 +1,53 @@
+"""DuckDB with its extension for SQLite: `python duck.py duckdb FILE`."""
+
+import datetime as dt
+import re
+import sys
+from pathlib import Path
+
+import duckdb
+
+
+def say(*parts):
+    words = ["" if part is None else str(part) for part in parts]
+    print("\t".join(" ".join(word.split()) for word in words), flush=True)
+
+
+def bound(said):
+    kind, text = said[0], said[1:]
+    return {
+        "i": lambda: int(text),
+        "r": lambda: float(text),
+        "b": lambda: text == "1",
+        "t": lambda: text,
+        "n": lambda: None,
+        "d": lambda: dt.datetime.fromtimestamp(int(text) / 1000, dt.UTC),
+    }[kind]()
+
+
+try:
+    # The extension comes as a package of its own, for those who cannot download it.
+    import duckdb_extension_sqlite_scanner as extension
+
+    [place] = Path(extension.__path__[0]).rglob("*.duckdb_extension")
+    db = duckdb.connect()
+    db.execute(f"load '{place}'")
+    db.execute(f"attach '{sys.argv[-1]}' as jobs (type sqlite)")
+    db.execute("use jobs")
+    say("ready", duckdb.__version__, "its own")
+except Exception as error:
+    say("error", error)
+    sys.exit()
+for line in sys.stdin:
+    verb, sql, *values = line.rstrip("\n").split("\t")
+    try:
+        given = [bound(value) for value in values]
+        cursor = db.execute(sql, given)
+        reads = re.match("select|pragma", sql) or "returning" in sql
+        while reads and (row := cursor.fetchone()):
+            say("row", *row)
+            if verb == "first":
+                break
+        say("done")
+    except Exception as error:
+        say("error", str(error).splitlines()[0])
