@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.clients import acts, page
-from tests.clients.drivers import CLIENTS, OF_NPM, OF_PIP, PLACE, Client
+from tests.clients.drivers import CLIENTS, OF_NPM, OF_PIP, PLACE, Client, example
 from tests.clients.sessions import Gone, Refused
 
 
@@ -42,6 +42,9 @@ def main() -> None:
             known = client.expected(name).seen
             wrong += known not in said
             print(f"  {name}: {said}", "" if known in said else f"(NOT: {known})")
+        if client.example:
+            print(f"  {client.example}:", said := whole_program(client))
+            wrong += said != acts.WORKS
     text = page.PAGE.read_text(encoding="utf-8")
     page.PAGE.write_text(page.written(text, seen), encoding="utf-8")
     sys.exit(f"{wrong} are not as expected" if wrong else 0)
@@ -51,6 +54,12 @@ def tried(client: Client, command: list[str]) -> acts.Seen:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder, "jobs.db")
         return acts.try_all(command, path, waits=client.waits)
+
+
+def whole_program(client: Client) -> str:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        said = acts.run_example(example(client) or [], Path(folder, "jobs.db"))
+    return acts.WORKS if said == acts.EXAMPLE else f"(NOT as expected)\n{said}"
 
 
 def install(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,8 @@ import apsw
 
 from litejobs import Job, LiteJobs
 from litejobs.errors import DatabaseBusy
-from tests.clients.sessions import Gone, Refused, Session, Value
+from tests.clients.sessions import LONG, Gone, Refused, Session, Value
+from tests.waiting import eventually
 
 WORKS = "works"
 LATER = 4_102_444_800_000  # in 2100
@@ -185,23 +187,33 @@ def waits(at: Place) -> str:
     try:
         at.client.answer()
     except Refused:
-        at.client.run("select 1")
-        at.client.run(sql, "double", "[1]", LATER)
+        # The runner may have it for a moment.
+        eventually(lambda: _is_done(at.client, sql, "double", "[1]", LATER))
         free = _is_free(at)
         at.client.restart()
-        # What any driver can say, and what the acts after this one need.
-        at.client.run("pragma busy_timeout = 30000")
+        # What nearly any driver can say, and what the acts after this one need.
+        with contextlib.suppress(Refused):
+            at.client.run("pragma busy_timeout = 30000")
         return "no" if free else "no, and then keeps it"
     [[most]] = at.client.rows("pragma busy_timeout")
     return f"{int(most) / 1000:g} s" if most != "0" else "yes"
 
 
+def _is_done(client: Session, sql: str, *values: Value) -> bool:
+    try:
+        client.run(sql, *values)
+    except Refused:
+        return False
+    return True
+
+
 def left_open(at: Place) -> str:
     """Read one row of `returning`, no more, and see who has the write lock."""
-    at.client.first(
-        "insert into litejobs_job (task, args, run_at) values (?, ?, ?) returning id",
-        *("double", "[1]", LATER),
-    )
+    sql = "insert into litejobs_job (task, args, run_at) values (?, ?, ?) returning id"
+    try:
+        at.client.first(sql, "double", "[1]", LATER)
+    except Refused:
+        return "refused"
     return "lets go" if _is_free(at) else "keeps the lock"
 
 
@@ -218,7 +230,10 @@ def _is_free(at: Place) -> bool:
 
 def synchronous(at: Place) -> str:
     """Whether a commit is on the disk when it returns."""
-    [[level]] = at.client.rows("pragma synchronous")
+    try:
+        [[level]] = at.client.rows("pragma synchronous")
+    except Refused:
+        return "not told"
     return {"0": "off", "1": "normal", "2": "full", "3": "extra"}[level]
 
 
@@ -271,6 +286,39 @@ def try_all(command: Sequence[str], path: Path, *, waits: bool) -> Seen:
         with jobs.running(threads=1), client:
             seen |= {name: _try(act, at) for name, act in BESIDE_A_RUNNER.items()}
         return Seen(client.version, client.sqlite, seen)
+
+
+EXAMPLE = """\
+completed hello, Ann
+job 1 task.enqueued
+job 1 task.attempt.started
+job 1 task.attempt.done
+job 1 policy.task.evaluated
+job 1 task.done
+job 2 task.enqueued
+job 2 task.cancelled
+"""
+"""What each whole program prints."""
+
+
+def run_example(command: Sequence[str], path: Path) -> str:
+    """What a whole program prints, or complains of, beside a living runner."""
+    with LiteJobs(path) as jobs:
+
+        @jobs.task
+        def greet(name: str = "you") -> str:
+            return f"hello, {name}"
+
+        with jobs.running(threads=1):
+            done = subprocess.run(
+                [*command, str(path)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                check=False,
+                timeout=LONG,
+            )
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
 def _try(act: Act, at: Place) -> str:

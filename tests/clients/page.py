@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.clients.acts import ACTS, FACTS, WORKS, Seen
-from tests.clients.drivers import CLIENTS, Client
+from tests.clients.acts import ACTS, EXAMPLE, FACTS, WORKS, Seen
+from tests.clients.drivers import CLIENTS, EXAMPLES, Client
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 TABLES = {"acts": ACTS, "facts": FACTS}
@@ -81,9 +81,27 @@ def written(text: str, seen: dict[str, Seen]) -> str:
             if client.name in seen:
                 lines.append(row_of(client, seen[client.name], table))
             elif client.name in before:
-                lines.append(before[client.name])
+                shown = _as_shown(client, before[client.name], table)
+                lines.append(row_of(client, shown, table))
         text = _put(text, table, lines)
+    program = (EXAMPLES / "client.py").read_text(encoding="utf-8")
+    _, _, program = program.rpartition('"""\n\n')
+    text = _put(text, "program", ["```python", *program.splitlines(), "```"])
+    text = _put(text, "output", ["```text", *EXAMPLE.splitlines(), "```"])
     return _put(text, "notes", [f"{n}. {why}." for n, why in enumerate(_notes(), 1)])
+
+
+def _as_shown(client: Client, row: str, table: str) -> Seen:
+    """What a row says was seen, without the numbers of its notes."""
+    cells = [each.partition("[")[0].strip() for each in row.split("|")[2:-1]]
+    version, sqlite = "", ""
+    if table == "facts":
+        version, sqlite, *cells = cells
+    acts = {
+        name: WORKS if cell == YES else cell
+        for name, cell in zip(TABLES[table], cells, strict=True)
+    }
+    return Seen(version, sqlite, acts)
 
 
 def _put(text: str, table: str, lines: list[str]) -> str:

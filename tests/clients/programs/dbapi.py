@@ -10,7 +10,9 @@ name, path = sys.argv[1:]
 
 def opened():
     if name == "pyodbc":
-        return driver.connect(f"Driver=SQLite3;Database={path}", autocommit=True)
+        return driver.connect(
+            f"Driver=SQLite3;Database={path};BigInt=yes", autocommit=True
+        )
     if name == "apsw":
         return driver.Connection(path)
     if name == "adbc_driver_sqlite.dbapi":

@@ -25,6 +25,11 @@ def bound(said):
     }[kind]()
 
 
+def attach(options=""):
+    db.execute(f"attach '{sys.argv[-1]}' as jobs (type sqlite{options})")
+    db.execute("use jobs")
+
+
 try:
     # The extension comes as a package of its own, for those who cannot download it.
     import duckdb_extension_sqlite_scanner as extension
@@ -32,8 +37,7 @@ try:
     [place] = Path(extension.__path__[0]).rglob("*.duckdb_extension")
     db = duckdb.connect()
     db.execute(f"load '{place}'")
-    db.execute(f"attach '{sys.argv[-1]}' as jobs (type sqlite)")
-    db.execute("use jobs")
+    attach()
     say("ready", duckdb.__version__, "its own")
 except Exception as error:
     say("error", error)
@@ -41,6 +45,12 @@ except Exception as error:
 for line in sys.stdin:
     verb, sql, *values = line.rstrip("\n").split("\t")
     try:
+        if found := re.match(r"pragma busy_timeout = (\d+)", sql):
+            db.execute("use memory")
+            db.execute("detach jobs")
+            attach(f", busy_timeout {found[1]}")
+            say("done")
+            continue
         given = [bound(value) for value in values]
         cursor = db.execute(sql, given)
         reads = re.match("select|pragma", sql) or "returning" in sql
