@@ -11,5 +11,7 @@ same, and compares the tables with what it has seen; those of `always` are tried
 run of the tests.
 
 A client is a program in `programs/`, in its own language, that reads statements as
-`sessions.py` says, and a row in `drivers.py`. `acts.py` is what is tried.
+`sessions.py` says, and a row in `drivers.py`. `acts.py` is what is tried. An ORM is a
+program in `programs/orms/`, which does all acts of `told.py` by itself, and a row in
+`orms.py`; migration tools are in `programs/tools/` and `test_migrations.py`.
 """

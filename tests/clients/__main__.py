@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.clients import acts, page
+from tests.clients import acts, found, orms, page
 from tests.clients.drivers import CLIENTS, OF_NPM, OF_PIP, PLACE, Client, example
 from tests.clients.sessions import Gone, Refused
 
@@ -31,21 +31,23 @@ def main() -> None:
             print(f"{client.name}: it is not here ({client.package})")
             continue
         try:
-            found = tried(client, command)
+            tried_now = tried(client, command)
         except (Gone, Refused) as error:
             print(f"{client.name}: {error}")
             wrong += 1
             continue
-        seen[client.name] = found
-        print(f"{client.name} {found.version}, SQLite {found.sqlite}")
-        for name, said in found.acts.items():
+        seen[client.name] = tried_now
+        print(f"{client.name} {tried_now.version}, SQLite {tried_now.sqlite}")
+        for name, said in tried_now.acts.items():
             known = client.expected(name).seen
             wrong += known not in said
             print(f"  {name}: {said}", "" if known in said else f"(NOT: {known})")
         if client.example:
             print(f"  {client.example}:", said := whole_program(client))
             wrong += said != acts.WORKS
-    text = page.PAGE.read_text(encoding="utf-8")
+    told, other = orms.try_those_found(asked.names)
+    wrong += other
+    text = orms.written(page.PAGE.read_text(encoding="utf-8"), told)
     page.PAGE.write_text(page.written(text, seen), encoding="utf-8")
     sys.exit(f"{wrong} are not as expected" if wrong else 0)
 
@@ -69,10 +71,11 @@ def install(folder: Path) -> None:
     os.environ[PLACE] = str(folder)
     if npm := shutil.which("npm"):
         fetch = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
-        subprocess.run([*fetch, *OF_NPM], check=True)
+        subprocess.run([*fetch, *OF_NPM, *found.OF_NPM], check=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder / "python")], check=True)
     python = str(folder / "python" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "-q", *OF_PIP], check=True)
+    packages = (*OF_PIP, *found.OF_PIP)
+    subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
 
 
 if __name__ == "__main__":

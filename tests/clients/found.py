@@ -15,6 +15,16 @@ from tests.clients.drivers import place
 ROOT = Path(litejobs.__file__).parents[1]
 MOST = 120.0  # seconds: how long a program may take
 
+OF_NPM = (
+    *("better-sqlite3", "drizzle-kit", "drizzle-orm", "knex", "reflect-metadata"),
+    *("sequelize", "sqlite3", "typeorm"),
+)
+OF_PIP = (
+    *("alembic", "apsw", "attrs", "dataset", "datasette", "django", "peewee", "pony"),
+    *("sqlalchemy", "sqlite-utils", "tortoise-orm"),
+)
+"""What these programs need; Alembic's imports litejobs."""
+
 
 def command_of(program: Path, package: str) -> list[str] | None:
     """How a program is started; None where its package of pip or npm is not here."""
