@@ -26,9 +26,10 @@ class parent_only:  # noqa: N801 - reads as a word of the language
 
     As a program would that ends there: with the code of `sys.exit`, with 1 and a
     traceback for another exception, or with 0. Threads that it has begun and that are
-    no daemons may end first, and standard output and error are flushed. Nothing that
-    its parent has meant for its own end is run (`atexit`), as after any `os.fork` that
-    ends by `os._exit`.
+    no daemons may end first, as in any program, however long they take (standard error
+    is told which is waited for), and standard output and error are flushed. Nothing
+    that its parent has meant for its own end is run (`atexit`), as after any `os.fork`
+    that ends by `os._exit`.
     """
 
     __slots__ = ("_born",)
@@ -73,7 +74,15 @@ def _last_words(error: BaseException | None) -> tuple[int, str]:
 def _end_what_it_began() -> None:
     guardian.main_thread_ends()
     for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
+        if thread.daemon or thread is threading.current_thread():
+            continue
+        thread.join(TIMES.last_words_patience)
+        if thread.is_alive():
+            _say(
+                f"litejobs: process {os.getpid()}, which a task has forked, waits for "
+                f"its thread {thread.name!r}; make that a daemon, or end the process "
+                "by os._exit()\n"
+            )
             thread.join()
     guardian.stop_all()
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from litejobs._process import log
 from litejobs._process.clock import RealTime
+from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._values.blocks import block
 
 VARIABLE = "LITEJOBS_RELOADER"
@@ -156,7 +157,16 @@ class _Child:
         return code if code >= 0 else 128 - code
 
     def _wait(self, caught: list[int], handed_on: int = 0) -> None:
+        """The child itself ends soon after its grace; it is said if it does not."""
+        said_at = RealTime.monotonic() + TIMES.reloader_patience
         while not self.has_ended():
+            if RealTime.monotonic() >= said_at:
+                said_at += REMIND_AFTER
+                log.warning(
+                    "process %d, which is to end, goes on: its tasks have their grace, "
+                    "or it hangs; end it by `kill -9 %d`",
+                    *(self._process.pid, self._process.pid),
+                )
             for number in caught[handed_on:]:
                 # A terminal has sent Ctrl-C to the child as well.
                 if number != signal.SIGINT or not _has_terminal():
@@ -168,9 +178,18 @@ class _Child:
     def end(self) -> None:
         """Whatever has come in between, it does not stay behind."""
         self._socket.close()
-        if not self.has_ended():
-            self._process.terminate()
-            self._process.wait()
+        if self.has_ended():
+            return
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(TIMES.reloader_patience)
+            return
+        log.error(
+            "process %d has not ended within %g s of SIGTERM, and is killed",
+            *(self._process.pid, TIMES.reloader_patience),
+        )
+        self._process.kill()
+        self._process.wait()
 
 
 @block
@@ -207,10 +226,19 @@ def _changed(known: Signatures) -> str | None:
 def _wait_until_settled(known: Iterable[str]) -> None:
     """Editors and checkouts write several files, and some twice."""
     now = {name: _signature(name) for name in known}
+    until = RealTime.monotonic() + TIMES.settle_patience
     while True:
         RealTime.sleep(SETTLED)
         before, now = now, {name: _signature(name) for name in now}
         if before == now:
+            return
+        if RealTime.monotonic() >= until:
+            changing = next(name for name in now if now[name] != before[name])
+            log.warning(
+                "%s has not been left alone for %g s: starting anew with it as it is; "
+                "let the program write no file from which it imports",
+                *(_shown(changing), TIMES.settle_patience),
+            )
             return
 
 

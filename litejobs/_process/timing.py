@@ -69,6 +69,7 @@ class Times(Adjustable):
     busy_timeout = 5.0  # for a lock that another process has on the file
     wal_pause = 0.02  # between two tries to begin a write-ahead log
     longest_turn = 10.0  # for one transaction of this process, by others of it
+    longest_rewrite = 600.0  # the same while the whole file is written anew
     own_turn = 1.0  # the same where that waits, as a rule, for who waits
     step = 0.008  # that the work of one of many transactions should take
     cut_pause = 0.1  # between two tries to cut the log behind what was purged
@@ -80,6 +81,8 @@ class Times(Adjustable):
     last_words_patience = 5.0
 
     # Of the command line.
+    settle_patience = 10.0  # for source to be left alone, before it is taken as it is
+    reloader_patience = 30.0  # for a child to end, until that is said, or it is killed
     write_patience = 10.0  # for others who write
     whole_lock_patience = 1.0  # of `doctor`, for who keeps the whole file locked
     probe_pause = 1.5  # until what the file says is wrong is asked again

@@ -127,7 +127,7 @@ class Host:
 
     def close(self) -> None:
         """Its worker closes, and its process may go on: no thread is left there."""
-        self.pool.shutdown(wait=False, cancel=True)
+        self.pool.shutdown(cancel=True)
 
     async def _ask(self, run: Run, client: str) -> bool:
         run.may = self._loop.create_future()

@@ -117,7 +117,7 @@ class InProcess:
         finally:
             if self._item is not None:
                 _end_now()
-            self._pool.shutdown(wait=False)
+            self._pool.shutdown()
 
     def _hear(self, kind: bytes, body: bytes) -> None:
         if kind == frames.RUN:

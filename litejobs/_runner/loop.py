@@ -581,6 +581,8 @@ class Loop:
 
     def end(self) -> None:
         """The runner has stopped; what it still has open is an orphan."""
+        if not self.runner:
+            return  # it has not begun
         with self._database.transaction() as db:
             db.execute(queries()["watch_clock"], self._ran(RealTime.since_boot()))
             db.execute(queries()["stop_runner"], {"runner": self.runner})

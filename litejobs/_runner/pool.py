@@ -253,21 +253,16 @@ class DaemonPool:
                 return worker.thread.name
         return None
 
-    def shutdown(self, *, wait: bool = True, cancel: bool = False) -> None:
-        """Nothing more is accepted; with *wait*, every thread has ended.
-
-        Called by a function that the pool runs, it does not wait for that one.
-        """
+    def shutdown(self, *, cancel: bool = False) -> None:
+        """Nothing more is accepted; the threads end when nothing is in line."""
         self._close(cancel=cancel)
-        if wait:
-            for worker in self._others():
-                worker.thread.join()
 
     def shutdown_within(self, seconds: float) -> None:
         """Nothing more is accepted, what is in line is cancelled.
 
         The threads have *seconds* to end, all together; then they are left to
-        themselves. Those that run nothing have ended in any case.
+        themselves. Those that run nothing have ended in any case. Called by a function
+        that the pool runs, it does not wait for that one.
         """
         self._close(cancel=True)
         until = RealTime.monotonic() + seconds

@@ -35,13 +35,25 @@ class VitalWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; nothing is shown any more."""
+        """End it; nothing is shown any more, once a look that hangs has come back."""
         self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        self._signs.close()
+        if self._thread.ident is None:
+            return
+        self._thread.join(TIMES.close_patience)
+        if self._thread.is_alive():
+            log.error(
+                "the thread that shows how this runner does has not come back within "
+                "%g s and is left to itself: the disk does not answer, perhaps",
+                TIMES.close_patience,
+            )
 
     def _work(self) -> None:
+        try:
+            self._look_again()
+        finally:
+            self._signs.close()
+
+    def _look_again(self) -> None:
         looked_at = RealTime.monotonic()
         while True:
             before, looked_at = looked_at, RealTime.monotonic()

@@ -5,7 +5,8 @@ transaction that has the turn, or in a circle of threads each of which has the t
 the next one waits for. The first is given up after `TIMES.own_turn` seconds, the second
 as soon as it is seen. And there are ways to wait for oneself that cannot be seen, as in
 a thread which the transaction waits for. So a wait for one and the same transaction
-ends after `TIMES.longest_turn` seconds.
+ends after `TIMES.longest_turn` seconds, or, where that writes the whole file anew,
+`TIMES.longest_rewrite`.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def _reason(mine: _Wait, ident: int, kept: float) -> str:
     if any(max(circle) == ident for circle in _circles((ident,), _waits.copy())):
         return CIRCLE
     if lock.ends_by_itself:
-        return ""
+        # It is busy with the whole file; or the disk does not answer.
+        return LATE if kept >= TIMES.longest_rewrite else ""
     return LATE if kept >= TIMES.longest_turn or lock.has_no_time() else ""
 
 

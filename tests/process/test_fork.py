@@ -166,6 +166,35 @@ def test_child_says_what_it_has_to_say_and_its_threads_end_first() -> None:
     assert done.stderr == ""
 
 
+def test_child_that_waits_for_a_thread_of_its_own_says_so() -> None:
+    """As any program does it; what asks for its end says which thread that is."""
+    done = run(
+        ":memory:",
+        """
+        from litejobs._process.timing import TIMES
+
+        TIMES.last_words_patience = 0.05
+        reads, writes = os.pipe()
+        said, told = os.pipe()
+
+        @jobs.task
+        def wait():
+            child = os.fork()
+            if child:
+                assert b"waits for its thread 'slow'" in os.read(said, 1000)
+                os.write(writes, b"x")
+                return ended(child)
+            sys.stderr = os.fdopen(told, "w")
+            slow = threading.Thread(target=os.read, args=(reads, 1), name="slow")
+            slow.daemon = False
+            slow.start()
+
+        print(run(wait))
+        """,
+    )
+    assert done.stdout == "0\natexit True\n"
+
+
 def test_child_does_not_wait_for_ever_for_the_lock_of_a_stream() -> None:
     """Another thread of the parent has it at the moment of the fork."""
     done = run(

@@ -14,7 +14,8 @@ from typing import IO, Any
 import pytest
 
 from litejobs import LiteJobs
-from tests.waiting import MOST
+from litejobs._process import reloader
+from tests.waiting import MOST, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,3 +201,64 @@ def test_refusal_ends_it(reloading: Any, tmp_path: Path) -> None:
     finally:
         second.end()
     assert first.process.poll() is None
+
+
+# Without an end -----------------------------------------------------------------------
+
+
+def test_code_that_changes_for_ever_is_taken_as_it_is(
+    tmp_path: Path,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The program writes to a file from which it has imported, say."""
+    times(settle_patience=0.01)
+    name = str(tmp_path / "part.py")
+    sizes = iter(range(10**9))
+    monkeypatch.setattr(reloader, "_signature", lambda name: (0, next(sizes), 0))
+    reloader._wait_until_settled([name])
+    assert "part.py has not been left alone for 0.01 s" in caplog.text
+
+
+STUBBORN = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b"ready")
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("how", ["stop", "end"])
+def test_a_child_that_does_not_end_is_told_of_or_killed(
+    how: str,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Where it was asked to stop it has the grace of its tasks, which it knows."""
+    times(reloader_patience=0.01)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-c", STUBBORN])
+    reads, writes = os.pipe()
+    begin = subprocess.Popen
+
+    def begun(*args: Any, **kwargs: Any) -> Any:
+        return begin(*args, stdout=writes, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", begun)
+    child = reloader._Child()
+    os.close(writes)
+    assert os.read(reads, 100) == b"ready"
+    os.close(reads)
+    if how == "end":
+        child.end()
+        assert "is killed" in caplog.text
+    else:
+        stopping = threading.Thread(target=child.stop, args=([],))
+        stopping.start()
+        eventually(lambda: "which is to end, goes on" in caplog.text)
+        child._process.kill()
+        stopping.join(MOST)
+    assert child.has_ended()
+    child.end()

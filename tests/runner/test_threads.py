@@ -585,6 +585,8 @@ def test_shutdown_finishes_what_is_in_line(make_pool: MakePool) -> None:
     order: list[int] = []
     run_all(pool, order.append, range(50))
     pool.shutdown()
+    for thread in _threads_of(pool):
+        thread.join(LONG)
     assert sorted(order) == list(range(50))
     assert _threads_of(pool) == []
     with pytest.raises(RuntimeError, match="was shut down; make a new one"):
@@ -598,7 +600,7 @@ def test_shutdown_can_cancel_what_has_not_begun(make_pool: MakePool) -> None:
     running = pool.submit(gate)
     assert gate.began.wait(LONG)
     waiting = run_all(pool, len, ["a", "b"])
-    pool.shutdown(wait=False, cancel=True)
+    pool.shutdown(cancel=True)
     # Those who wait for the futures are told, too.
     assert wait(waiting, LONG).not_done == set()
     assert all(future.cancelled() for future in waiting)
@@ -633,7 +635,7 @@ def test_stuck_thread_is_not_replaced_after_a_shutdown(make_pool: MakePool) -> N
     gate = Gate()
     future = pool.submit(gate)
     assert gate.began.wait(LONG)
-    pool.shutdown(wait=False)
+    pool.shutdown()
     assert pool.replace_stuck(future.item) is False
     gate.go.set()
 

@@ -20,6 +20,7 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs
+from litejobs._runner.vital_watch import VitalWatch
 from litejobs._storage import byte_locks, vital_signs
 from litejobs._storage.reserve import Reserve
 from litejobs._storage.runner_lock import RunnerLock
@@ -602,6 +603,27 @@ def test_what_is_shown_ends_with_the_process(file_jobs: LiteJobs) -> None:
     assert vital_signs.causes_shown(file_jobs.path) == []
     # Nobody can look into the memory of another process.
     vital_signs.VitalSigns(":memory:").show({"disk_full"})
+
+
+def test_a_look_that_hangs_does_not_keep_the_runner_from_its_end(
+    file_jobs: LiteJobs, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk does not answer, say; what is shown ends when it does."""
+    times(close_patience=0.01)
+    gate = Gate()
+
+    def look() -> list[str]:
+        gate()
+        return ["disk_full"]
+
+    watch = VitalWatch(file_jobs.open().path, look)
+    watch.start()
+    assert gate.began.wait(LONG)
+    watch.stop()
+    assert "has not come back within 0.01 s" in caplog.text
+    gate.go.set()
+    watch._thread.join(LONG)
+    assert vital_signs.causes_shown(file_jobs.path) == []
 
 
 def test_what_is_shown_is_shown_again_in_a_lock_file_that_was_made_anew(

@@ -312,6 +312,46 @@ def test_who_waits_behind_many_does_not_leave_the_line(
     assert (waiter.left, waiter.reason) == ((False, "") if came else (True, "late"))
 
 
+@pytest.mark.parametrize("how", ["start", "drain", "inline"])
+def test_runner_that_is_joined_within_a_transaction_waits_for_it_once(
+    jobs: LiteJobs, how: str, times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has not begun has nothing to end, for which it would wait once more."""
+    times(longest_turn=0.1)
+    waits: list[object] = []
+    wait = kept_waiting.wait
+
+    def noted(lock: Any, waiter: Any, me: Any, patience: float) -> bool:
+        if patience < 0:  # others give up after a second
+            waits.append(waiter)
+        return wait(lock, waiter, me, patience)
+
+    monkeypatch.setattr(kept_waiting, "wait", noted)
+
+    def ask() -> None:
+        if how == "inline":
+            with jobs.inline():
+                raise AssertionError
+        getattr(jobs, how)()
+
+    with ThreadPoolExecutor(1) as thread, jobs.transaction():
+        told = thread.submit(ask).exception(LONG)
+    assert isinstance(told, DatabaseBusy)
+    assert len(waits) == 1
+
+
+def test_who_is_sure_to_end_is_not_waited_for_without_an_end(
+    file_jobs: LiteJobs, times: Times
+) -> None:
+    """The disk may have stopped to answer while the file is written anew."""
+    times(longest_rewrite=0.1, poll=0.01)
+    database = file_jobs.open()._store.database
+    with ThreadPoolExecutor(1) as thread, database.replacing():
+        told = thread.submit(file_jobs.enqueue, "note").exception(LONG)
+    assert isinstance(told, DatabaseBusy)
+    assert "has kept" in str(told)
+
+
 def test_who_is_sure_to_end_is_waited_for(file_jobs: LiteJobs, times: Times) -> None:
     """The file is written anew, say, which may take minutes."""
     times(longest_turn=0.01, poll=0.01)
