@@ -768,7 +768,7 @@ class Runner(Turns):
         """What has not ended by now is to be settled as interrupted."""
         self._take_finished()
         told = {attempt for attempt, _ in self._unsettled}
-        document = outcomes.of_interruption("the runner stopped")
+        document = outcomes.of_stop()
         self._unsettled += [
             (attempt, document)
             for attempt, running in tuple(self._running.items())

@@ -51,6 +51,9 @@ MAX_RETRY_AFTER = 315_576_000
 _T = TypeVar("_T")
 _MISSING = object()
 
+STOPPED = "stopped"
+"""The code of what a stop of its runner has ended."""
+
 _STATUS = {TaskTimeout: "timeout", TaskCancelled: "cancelled"}
 # An attempt that was interrupted uses up none, so a task cannot say that of itself.
 _STATUS_WHILE_STOPPING = {
@@ -197,12 +200,19 @@ def of_interruption(reason: str, code: str | None = None) -> str:
 
 
 def of_give_back(reason: str) -> str:
-    """The document of an attempt that no stop of the runner has ended.
+    """The document of an attempt that was not begun, or that Ctrl-C ended.
 
-    It was not begun, or Ctrl-C ended it; where that happens again and again, the job
-    is put off.
+    Where that happens again and again, the job is put off.
     """
     return of_interruption(reason, "given_back")
+
+
+def of_stop() -> str:
+    """The document of an attempt that ran, and that a stop of its runner ended.
+
+    Where that happens again and again, the job is put off: it may be what stops it.
+    """
+    return of_interruption("the runner stopped", STOPPED)
 
 
 # --- what every error has ----------------------------------------------------------
@@ -223,6 +233,8 @@ def _skeleton(
             "types": [_name(each) for each in kinds[:-1]][:50],
         },
     }
+    if document["status"] == "interrupted":
+        document["error"]["code"] = STOPPED
     if not retryable:
         document["retryable"] = False
     return document
@@ -237,7 +249,7 @@ def _module(kind: type) -> str | None:
 
 def _add_details(document: dict[str, Any], error: BaseException) -> None:
     document["error"] |= {
-        "code": _code(error),
+        "code": document["error"].get("code") or _code(error),
         "message": json_codec.bounded_text(_message(error), TEXT_LIMIT),
         "traceback": _both_ends(_traceback(error)),
     }

@@ -704,6 +704,39 @@ def test_task_that_ends_because_of_a_stop_is_given_back(
     assert job.result() == "second time"
 
 
+@pytest.mark.parametrize("kind", ["thread", "coroutine", "raises"])
+def test_task_that_stops_its_program_in_each_life_is_put_off_and_said(
+    jobs: LiteJobs, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A service manager starts it again each time, and nothing is used up."""
+
+    def work() -> None:
+        jobs.stop()
+        current = litejobs.current()
+        assert current.wait(LONG)
+        if kind == "raises":
+            current.check()
+        gate = threading.Event()
+        while not gate.wait(0.001):
+            pass
+
+    async def work_too() -> None:
+        jobs.stop()
+        await asyncio.sleep(LONG)
+
+    job = jobs.task(work_too if kind == "coroutine" else work).enqueue()
+    for _ in range(3):
+        assert job.state == "pending"
+        runner = jobs.start(threads=1, grace=0)
+        eventually(lambda: runner.has_ended)  # noqa: B023
+        jobs.stop()
+    assert statuses(job) == ["interrupted"] * 3
+    assert job.state == "scheduled"
+    assert "again and again" in str(job.why()[0])
+    assert "is given back again and again, next start in" in caplog.text
+    assert "given_back" in [each["code"] for each in jobs.health()["causes"]]
+
+
 def test_task_that_says_it_was_stopped_has_failed(jobs: LiteJobs) -> None:
     """Nobody stops it: given back, it would run again and again without end."""
 

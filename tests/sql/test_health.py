@@ -146,6 +146,30 @@ def test_a_job_that_is_given_back_again_and_again_is_found(held: Sql) -> None:
     assert found(held) == {}
 
 
+def test_a_job_that_stops_interrupt_again_and_again_is_found_until_its_end(
+    held: Sql,
+) -> None:
+    """Also while it runs, for which it may need longer than its program does."""
+    held.serve("a")
+    job = held.enqueue("a")
+    for _ in range(3):
+        assert found(held) == {}
+        held.settle(
+            held.begin(job),
+            "interrupted",
+            ',"error":{"code":"stopped","message":"the runner stopped"}',
+        )
+    said = {
+        "given_back": f"job {job} (a) is given back again and again, and waits longer "
+        "each time: the runner stopped"
+    }
+    assert found(held) == said
+    attempt = held.begin(job)
+    assert found(held) == said
+    held.settle(attempt)
+    assert found(held) == {}
+
+
 def test_the_docs_name_all_rows_that_there_can_be(db: Sql) -> None:
     page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text("utf-8")
     [listed] = re.findall(

@@ -158,7 +158,34 @@ def test_what_is_given_back_anew_is_in_line_at_once(held: Sql) -> None:
     assert [give_back(held, job).delay_ms for _ in range(3)] == [None, None, SECOND]
 
 
-def test_what_a_stop_interrupts_is_in_line_at_once_however_often(held: Sql) -> None:
+STOPPED = ',"error":{"code":"stopped","message":"the runner stopped"}'
+
+
+def test_what_stops_interrupt_again_and_again_is_begun_ever_less_often(
+    held: Sql,
+) -> None:
+    """It may be what stops its program; and it fails for good by no number of stops.
+
+    What has run for as long as it would wait is put off for a second.
+    """
+    held.serve("a", max_attempts=1)
+    job = held.enqueue("a")
+    waits = []
+    for ran in (0, 0, 0, 1, 1, 1, 24 * 3600, 0, -5, 30):
+        attempt = held.begin(job)
+        held.wait(ran * SECOND)
+        held.settle(attempt, "interrupted", STOPPED)
+        waits.append(held.attempt(attempt).delay_ms)
+    assert waits == [
+        *(None, None, SECOND, SECOND, 3 * SECOND, 7 * SECOND, SECOND),
+        *(32 * SECOND, 64 * SECOND, 34 * SECOND),
+    ]
+    assert held.job(job).attempts == 0
+    held.fail(job, "ok")
+    assert held.job(job).state == "completed"
+
+
+def test_what_was_claimed_ahead_is_in_line_at_once_however_often(held: Sql) -> None:
     held.serve("a")
     job = held.enqueue("a")
     assert {held.fail(job, "interrupted").decision for _ in range(12)} == {"interrupt"}

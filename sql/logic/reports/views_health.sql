@@ -156,23 +156,30 @@ select
 from litejobs__executor_shut
 where code = 'executor_away'
 union all
--- The newest of those that were put off for it (litejobs__left_alone).
+-- The newest of those that were put off for it (litejobs__left_alone); one that stops
+-- of its runner have ended, until it has come to its end.
 select
     'given_back', 'warning', 'job ' || back.job_id,
     'job ' || back.job_id || ' (' || back.task
         || ') is given back again and again, and waits longer each time: ' || back.why,
-    'see what it is to run on, or cancel it'
+    'see what it is to run on, or whether it stops its own program or runs for longer '
+        || 'than that does; or cancel it'
 from (
     select job.id as job_id, job.task, given_back.why
     from (
-        select id, job_id, substr(outcome ->> '$.error.message', 1, 200) as why
+        select
+            id, job_id, start_no, outcome ->> '$.error.code' = 'stopped' as is_stopped,
+            substr(outcome ->> '$.error.message', 1, 200) as why
         from litejobs_attempt
         where status = 'interrupted' and decision = 'snooze'
         order by id desc limit 20
     ) as given_back
     cross join litejobs_job as job
-        on job.id = given_back.job_id and job.attempt_id = given_back.id
-    where job.state = 'scheduled' or job.state = 'pending'
+        on job.id = given_back.job_id
+    where (job.state = 'scheduled' or job.state = 'pending')
+        and job.attempt_id = given_back.id
+    or job.state = 'processing' and given_back.is_stopped
+        and job.starts = given_back.start_no + 1
     order by given_back.id desc limit 1
 ) as back
 union all

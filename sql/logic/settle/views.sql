@@ -553,15 +553,21 @@ left join litejobs_rule as rule on rule.id = attempt.rule_id;
 
 -- For how long is a job put off whose attempt was given back once more? NULL for most.
 --
--- An attempt that was not begun, or that Ctrl-C has ended, uses up nothing, so nothing
--- else would end it where that happens each time. `in_row` counts it, and those just
--- before it: after two the job waits, ever longer. What a stop of the runner has ended
--- is in line again at once.
+-- An attempt that was not begun, or that Ctrl-C or a stop of its runner has ended, uses
+-- up nothing, so nothing else would end it where that happens each time: the job may be
+-- what stops its program, which a service manager starts again. `in_row` counts it, and
+-- those just before it: after two the job waits, so that its starts come ever less
+-- often. One that has run for as long waits a second, so that it is said. What was
+-- claimed ahead, and not begun, is in line again at once.
 create view litejobs__left_alone as
 select
     attempt.id as attempt_id,
     (
-        select 1000 << (in_row - 3)
+        select max(
+            1000,
+            (1000 << (in_row - 3))
+                - max(0, (select now from litejobs_clock) - attempt.claimed_at)
+        )
         from (
             select min(9, attempt.start_no - coalesce(
                 (
@@ -583,4 +589,4 @@ select
     ) as wait_ms
 from litejobs_attempt as attempt
 where attempt.status = 'interrupted'
-and attempt.outcome ->> '$.error.code' = 'given_back';
+and attempt.outcome ->> '$.error.code' in ('given_back', 'stopped');
