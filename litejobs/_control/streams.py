@@ -22,6 +22,7 @@ from litejobs._process import fork_guard, log
 from litejobs._process.aside import begun, running_loop, threads, to_the_end
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
+from litejobs._values.states import ANY_JOB
 from litejobs.errors import Closed, EventsLost, LiteJobsError
 
 if TYPE_CHECKING:
@@ -108,19 +109,25 @@ class EventStream:
 
     def __next__(self) -> Event:
         self._come_back()
-        while not self._closed:
-            self._wake.event.clear()
-            self._fill()
-            if self._found:
-                return self._take_and_store()
-            if self._has_ended:
-                self.close()
-                break
-            if self._store.execution is not None:
-                self._store.execution.refuse_in_loop(
-                    "the next event", "use `async for` instead"
-                )
-            with self._waiting():
+        with contextlib.ExitStack() as waiting:
+            waits = False
+            while not self._closed:
+                self._wake.event.clear()
+                self._fill()
+                if self._found:
+                    return self._take_and_store()
+                if self._has_ended:
+                    self.close()
+                    break
+                if self._store.execution is not None:
+                    self._store.execution.refuse_in_loop(
+                        "the next event", "use `async for` instead"
+                    )
+                if not waits:
+                    # Until there is one, however often it looks: or each look would be
+                    # another wait.
+                    waiting.enter_context(self._waiting())
+                    waits = True
                 self._wake.event.wait(self._pause())
         raise StopIteration
 
@@ -134,36 +141,40 @@ class EventStream:
         loop = running_loop()
         changed = asyncio.Event()
         self._wake.waiter = loop, changed
-        while not self._closed:
-            changed.clear()
-            if not self._found or self._is_to_be_settled():
-                # What is found stays here, also if this is cancelled meanwhile.
-                self._refuse_in_transaction()
-                await self._aside(self._fill)
-            if self._found:
-                try:
-                    return self._take()
-                except EventsLost:
-                    if self._cursor is not None:
-                        # At once, as below; also where this is cancelled meanwhile.
-                        await to_the_end(self._begun(self._settle_in_turn))
-                    raise
-            if self._has_ended:
-                await self.aclose()
-                break
-            # Not `wait_for`, which in Python 3.11 may swallow a cancel.
-            with self._waiting(), contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await changed.wait()
+        with contextlib.ExitStack() as waiting:
+            waits = False
+            while not self._closed:
+                changed.clear()
+                if not self._found or self._is_to_be_settled():
+                    # What is found stays here, also if this is cancelled meanwhile.
+                    self._refuse_in_transaction()
+                    await self._aside(self._fill)
+                if self._found:
+                    try:
+                        return self._take()
+                    except EventsLost:
+                        if self._cursor is not None:
+                            # At once, as below; also where this is cancelled meanwhile.
+                            await to_the_end(self._begun(self._settle_in_turn))
+                        raise
+                if self._has_ended:
+                    await self.aclose()
+                    break
+                if not waits:
+                    waiting.enter_context(self._waiting())
+                    waits = True
+                # Not `wait_for`, which in Python 3.11 may swallow a cancel.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await changed.wait()
         raise StopAsyncIteration
 
     def _waiting(self) -> contextlib.AbstractContextManager[None]:
-        """In the block the caller waits, for the job if the stream is that of one."""
-        job_id = self._wanted.job_id
-        if job_id is None or self._store.execution is None:
+        """In the block the caller waits: for the job of the stream, or for any."""
+        if self._store.execution is None:
             return contextlib.nullcontext()
         waiting: contextlib.AbstractContextManager[None]
-        waiting = self._store.execution.waiting(job_id)
+        waiting = self._store.execution.waiting(self._wanted.job_id or ANY_JOB)
         return waiting
 
     def poll(self) -> Event | None:

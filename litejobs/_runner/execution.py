@@ -30,6 +30,7 @@ from litejobs._tasks.current import (
     attempt_of_caller,
 )
 from litejobs._tasks.task import Invocation, Task
+from litejobs._values.states import ANY_JOB
 from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ class Execution:
             # Nobody runs it: a test stands in for that.
             or (context.on_wait is None and context.no_wait is None)
             or context.owner.database() is not self._store.if_open
+            # Other processes, and other threads, may make it happen.
+            or (job_id == ANY_JOB and context.no_wait is not None)
         ):
             return contextlib.nullcontext()
         return context.waiting_for(job_id)

@@ -241,8 +241,12 @@ def replaced_threads(stuck: Sequence[Assignment]) -> str:
 def tasks_stuck(waits: Sequence[StuckWait]) -> str:
     """Tasks wait for jobs, and these for the tasks, or for what they take up."""
     told = [
-        f"job {each.waiter_id} ({_shown(each.waiter_task)}) for job {each.job_id} "
-        f"({_shown(each.task)})"
+        f"job {each.waiter_id} ({_shown(each.waiter_task)}) for "
+        + (
+            "events of whichever job"
+            if each.task is None
+            else f"job {each.job_id} ({_shown(each.task)})"
+        )
         + ("" if each.object is None else f", which waits for {_shown(each.object)}")
         for each in waits
     ]

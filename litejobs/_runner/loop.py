@@ -37,6 +37,7 @@ from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import Assignment, Raised
+from litejobs._values.states import ANY_JOB
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
@@ -129,8 +130,8 @@ class StuckWait(NamedTuple):
 
     waiter_id: int
     waiter_task: str
-    job_id: int
-    task: str
+    job_id: int  # or 0, for events of whichever job
+    task: str | None
     object: str | None
 
 
@@ -539,8 +540,11 @@ class Loop:
         In so much *room* by executor, the jobs that are to start, each with that of
         its own.
         """
+        waits_for_any = any(job == ANY_JOB for _, job in waits)
+        line = self._database.look("first_in_line") if waits_for_any else ()
         told = {
             "waits": json.dumps(waits),
+            "line": json.dumps([job for (job,) in line]),
             "room": json.dumps(room),
             "runner": self.runner,
         }

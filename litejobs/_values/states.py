@@ -22,6 +22,9 @@ STATES = (
     *("blocked", "cancelled"),
 )
 
+ANY_JOB = 0
+"""In the place of a job's number, where a task waits for events of whichever job."""
+
 PROGRESS = "progress"
 """What callbacks and streams are told of, beside states."""
 

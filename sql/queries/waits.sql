@@ -1,7 +1,8 @@
 -- What do tasks wait for that wait for other jobs, and what becomes of that?
 
 -- name: waited_for
--- Of tasks that wait (:waits has pairs, an attempt and the job that it waits for):
+-- Of tasks that wait (:waits has pairs, an attempt and the job that it waits for, or 0
+-- where it waits for what happens to whichever job, and needs those of :line):
 -- which jobs may start in a slot that is lent (:room has how many there are of each
 -- executor by name, of threads under ''), and which of the waits cannot end?
 --
@@ -19,7 +20,9 @@ with recursive wait (attempt_id, waiter_id, job_id) as materialized (
     where attempt.finished_at is null
 ),
 needed (id) as materialized (
-    select job_id from wait
+    select job_id from wait where job_id <> 0
+    union
+    select value from json_each(:line)
     union
     select coalesce(dependency.parent_id, member.id)
     from needed
@@ -79,7 +82,8 @@ edge (a, b) as materialized (
             when shut.code is null and shut.executor = '' then 'threads'
             when not shut.is_far then '.'
         end),
-        json_array('batch ' || shut.batch_id, 'job ' || shut.id)
+        json_array('batch ' || shut.batch_id, 'job ' || shut.id),
+        json_array('job 0', 'job ' || shut.id)
     )) as pair
     where pair.value ->> 0 is not null and pair.value ->> 1 is not null
     union all
@@ -96,7 +100,8 @@ edge (a, b) as materialized (
         ),
         json_array('queue ' || job.queue, 'job ' || job.id),
         json_array('key ' || job.concurrency_key, 'job ' || job.id),
-        json_array('batch ' || job.batch_id, 'job ' || job.id)
+        json_array('batch ' || job.batch_id, 'job ' || job.id),
+        json_array('job 0', 'job ' || job.id)
     )) as pair
     where attempt.finished_at is null
     and pair.value ->> 0 is not null and pair.value ->> 1 is not null
@@ -152,9 +157,10 @@ select
     )
 from wait
 cross join litejobs_job as waiter on waiter.id = wait.waiter_id
-cross join litejobs_job as job on job.id = wait.job_id
+left join litejobs_job as job on job.id = wait.job_id
 where (
-    'job ' || wait.job_id not in (select object from gets_on)
+    wait.job_id <> 0
+    and 'job ' || wait.job_id not in (select object from gets_on)
     and exists (select 1 from edge where a = 'job ' || wait.job_id)
 )
 or exists (
@@ -162,6 +168,10 @@ or exists (
     where b = 'job ' || wait.waiter_id and a in (select object from full)
 )
 order by what, waiter, job;
+
+-- name: first_in_line
+-- Which jobs may be next, if a thread was free?
+select job_id as id from litejobs__candidate where job_id is not null;
 
 -- name: lend
 -- This job starts in the slot of a task that waits for it, if it still may.

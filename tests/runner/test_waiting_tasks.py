@@ -169,6 +169,84 @@ def test_a_task_that_reads_the_events_of_a_job_lends_its_slot(
         assert parent.enqueue().result(LONG) == ["completed"]
 
 
+def reads_until_it_is_over(jobs: LiteJobs) -> Any:
+    """A task that hears of the end of another job among the events of all."""
+    child = jobs.task(name="child")(lambda: None)
+
+    @jobs.task
+    def reads() -> str:
+        with jobs.events("completed") as stream:
+            job = child.enqueue()
+            return next(each.name for each in stream if each.job_id == job.id)
+
+    return reads
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_task_that_reads_the_events_of_all_jobs_lends_its_slot_to_what_is_in_line(
+    file_jobs: LiteJobs, before: int
+) -> None:
+    """One after the other, since it may wait for whichever of them."""
+    reads = reads_until_it_is_over(file_jobs)
+    first = reads.enqueue()
+    for _ in range(before):
+        file_jobs.enqueue("child")
+    with file_jobs.running(threads=1):
+        assert first.result(LONG) == "completed"
+
+
+def test_readers_of_all_events_that_take_all_threads_are_said_while_jobs_are_in_line(
+    file_jobs: LiteJobs, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once; and not while a thread is free, or nothing is in line."""
+    times(safe_poll=0.05, sign_pause=0.05)
+    jobs = file_jobs
+    child = jobs.task(name="child")(lambda: None)
+    pumps: list[Any] = []
+
+    @jobs.task
+    def pump() -> None:
+        with jobs.events("completed") as stream:
+            pumps.append(stream)
+            list(stream)
+
+    with jobs.running(threads=2, lend=0):
+        pump.enqueue()
+        eventually(lambda: pumps)
+        assert child.enqueue().result(LONG) is None
+        pump.enqueue()
+        eventually(lambda: len(pumps) == 2)
+        threading.Event().wait(0.2)
+        assert said_of(jobs) == []
+        last = child.enqueue()
+        eventually(lambda: said_of(jobs))
+        assert "(pump) for events of whichever job" in said_of(jobs)[0]
+        eventually(lambda: codes(jobs) == ["tasks_wait"])
+        threading.Event().wait(0.2)
+        assert caplog.text.count("tasks wait for jobs") == 1
+        pumps[0].close()
+        assert last.result(LONG) is None
+        eventually(lambda: said_of(jobs) == [])
+        pumps[1].close()
+
+
+def test_a_task_in_a_drain_may_read_events_that_others_make(
+    file_jobs: LiteJobs,
+) -> None:
+    @file_jobs.task
+    def reads() -> str:
+        with file_jobs.events("pending") as stream:
+            thread = threading.Thread(target=reads.enqueue)
+            thread.start()
+            name = next(iter(stream)).name
+            thread.join()
+            return name
+
+    job = reads.enqueue()
+    assert file_jobs.step() == job
+    assert job.result() == "pending"
+
+
 def test_grandchildren_run_as_deep_as_threads_are_lent(file_jobs: LiteJobs) -> None:
     jobs = file_jobs
 
