@@ -6,9 +6,9 @@
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, spec_id, options, step,
-    concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
-    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
-    unique_key, birth
+    concurrency_key, concurrency_limit, circuit, requires, expires_at,
+    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id, birth,
+    unique_key, on_conflict
 )
 select
     :task,
@@ -50,13 +50,15 @@ select
             253402300799999
         )
     ),
-    :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
-    :prev_job_id, :unique_key,
+    :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success, :prev_job_id,
     -- What it replaces may end by that, which comes before it in the log.
     case when lane.id is not null and :on_conflict is not 'replace' then
         4 * (select claims + others from litejobs__mark)
             + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
-    end
+    end,
+    :unique_key,
+    -- The job that has the key is handed back by the next statement.
+    coalesce(:on_conflict, case when :unique_key is not null then 'ignore' end)
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_wording as wording
@@ -86,9 +88,9 @@ select run_at from litejobs_job where id = ?;
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, spec_id, options, step,
-    concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
-    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
-    unique_key, birth
+    concurrency_key, concurrency_limit, circuit, requires, expires_at,
+    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id, birth,
+    unique_key, on_conflict
 )
 select
     :task,
@@ -130,13 +132,14 @@ select
             253402300799999
         )
     ),
-    :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
-    :prev_job_id, :unique_key,
+    :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success, :prev_job_id,
     -- What it replaces may end by that, which comes before it in the log.
     case when lane.id is not null and :on_conflict is not 'replace' then
         4 * (select claims + others from litejobs__mark)
             + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
-    end
+    end,
+    :unique_key,
+    coalesce(:on_conflict, case when :unique_key is not null then 'ignore' end)
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_wording as wording
@@ -167,32 +170,7 @@ where request = json_object(
 -- name: find_by_unique_key
 -- The unfinished job that has the key, or the completed one that keeps it for a while,
 -- also if it has been deleted.
-select id
-from (
-    select coalesce(
-        (
-            select id from litejobs__unfinished
-            where unique_key = :unique_key
-        ),
-        (
-            select job.id
-            from litejobs_clock as clock
-            cross join litejobs_job as job
-            where job.unique_key = :unique_key and job.state = 'completed'
-            and job.unique_for_ms is not null
-            and job.finished_at + job.unique_for_ms > clock.now
-            order by job.finished_at desc, job.id desc
-            limit 1
-        ),
-        (
-            select held.job_id
-            from litejobs_clock as clock
-            cross join litejobs_unique_window as held
-            where held.unique_key = :unique_key and held.until_at > clock.now
-        )
-    ) as id
-)
-where id is not null;
+select job_id from litejobs_unique_key where unique_key = :unique_key limit 1;
 
 -- name: record_dependency
 insert into litejobs_dependency (job_id, parent_id, batch_id) values (?, ?, ?);

@@ -84,7 +84,8 @@ def by_sql(jobs: LiteJobs, task: Task[..., None]) -> None:
     with jobs.transaction() as db:
         for args in ('{"host":"a"}', '["a",80]', '{"port":80,"host":"a"}', '["a"]'):
             db.execute(
-                "insert into litejobs_job (task, args, unique_key) values (?, ?, ?)",
+                "insert into litejobs_job (task, args, unique_key, on_conflict) "
+                "values (?, ?, ?, 'ignore')",
                 (task.name, args, KEY),
             )
 

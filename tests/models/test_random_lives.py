@@ -342,6 +342,7 @@ class Lives(RuleBasedStateMachine):
                 "queue": job["queue"],
                 "priority": job["priority"],
                 "unique_key": job["key"],
+                "on_conflict": None if job["key"] is None else "ignore",
                 "run_at": None if wait is None else self.now + wait,
             }
             if whole:
@@ -838,9 +839,9 @@ def test_meddling_is_refused_or_keeps_every_promise(each: bool) -> None:
     lives.begin()
     for db in lives.dbs:
         db.runner = lives.model.runner
+        db.job_in("completed", unique_key="failed")
         for state in STATES:
             db.job_in(state, unique_key=state)
-        db.job_in("completed", unique_key="failed")
         db.enqueue("nobody", unique_key="u1")
     lives.model = model_of(lives.db, lives.model)
     for name in INVARIANT_METHODS:

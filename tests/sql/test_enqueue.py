@@ -130,7 +130,7 @@ def test_the_first_line_of_the_log_is_that_it_was_enqueued(db: Sql) -> None:
     "options",
     [
         {},
-        {"queue": "q", "priority": 5, "unique_key": "k"},
+        {"queue": "q", "priority": 5, "unique_key": "k", "on_conflict": "ignore"},
         {"max_attempts": 2, "retryable": True, "max_crashes": 4, "timeout": 9},
         {"delay": 3600},
     ],
@@ -588,10 +588,10 @@ def drops_a_second_unfinished_job(db: Sql, how: str, state: str) -> None:
     db.serve("a")
     job = db.job_in(state, unique_key="k")
     before = db.content("litejobs_job")
-    db.insert("litejobs_job", how, task="a", unique_key="k", args="[2]")
+    db.insert("litejobs_job", how, task="a", unique_key="k", on_conflict="ignore")
     assert db.content("litejobs_job") == before
     [found] = db.query("find_by_unique_key", unique_key="k")
-    assert found.id == job
+    assert found.job_id == job
 
 
 @pytest.mark.parametrize("state", FINISHED)
@@ -601,17 +601,29 @@ def test_a_key_is_free_again_when_its_job_has_ended(db: Sql, state: str) -> None
     second = db.enqueue("a", unique_key="k")
     assert second > first
     [found] = db.query("find_by_unique_key", unique_key="k")
-    assert found.id == second
+    assert found.job_id == second
 
 
 def test_a_dropped_insert_does_not_stop_the_others_of_its_statement(db: Sql) -> None:
     db.enqueue("a", unique_key="k2")
     db.execute(
-        "insert into litejobs_job (task, unique_key) "
-        "values ('a', 'k1'), ('a', 'k2'), ('a', 'k3'), ('a', 'k3'), ('a', null)"
+        "insert into litejobs_job (task, unique_key, on_conflict) "
+        "select 'a', value, iif(value is null, null, 'ignore') "
+        """from json_each('["k1", "k2", "k3", "k3", null]')"""
     )
     keys = db.column("select unique_key from litejobs_job order by id")
     assert keys == ["k2", "k1", "k3", None]
+
+
+def test_a_taken_key_refuses_the_whole_of_its_statement(db: Sql) -> None:
+    db.enqueue("a", unique_key="k2")
+    for how in ("insert", "insert or replace", "insert or ignore", "insert or fail"):
+        sentence = db.refused(
+            f"{how} into litejobs_job (task, unique_key) "
+            "values ('a', 'k1'), ('a', 'k2'), ('a', 'k3')"
+        )
+        assert sentence.startswith("unique_key_taken: ")
+        assert db.column("select unique_key from litejobs_job") == ["k2"]
 
 
 # From a trigger of the application ----------------------------------------------------
@@ -640,12 +652,37 @@ def test_an_application_trigger_enqueues_whatever_its_statement_says(
     assert len(db.claim(10)) == 4
 
 
+@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+def test_an_application_trigger_that_does_not_say_ignore_refuses_its_row(
+    db: Sql, how: str
+) -> None:
+    """One that does keeps the row, and the job that there is."""
+    db.serve("send")
+    for table, said in (("orders", "null"), ("bills", "'ignore'")):
+        db.execute(f"create table {table} (id integer primary key, customer text)")
+        db.execute(
+            f"create trigger {table}_are_sent after insert on {table} begin "
+            "insert into litejobs_job (task, unique_key, on_conflict) "
+            f"values ('send', '{table} of ' || new.customer, {said}); end"
+        )
+        db.execute(f"{how} into {table} values (1, 'Ann')")
+    sentence = db.refused(f"{how} into orders values (2, 'Bob'), (3, 'Ann')")
+    assert sentence.startswith("unique_key_taken: ")
+    db.execute(f"{how} into bills values (2, 'Bob'), (3, 'Ann')")
+    assert db.column("select id from orders") == [1]
+    assert db.column("select id from bills") == [1, 2, 3]
+    assert db.column("select unique_key from litejobs_job order by id") == [
+        *("orders of Ann", "bills of Ann", "bills of Bob")
+    ]
+
+
 def test_replacing_an_application_row_keeps_its_job(db: Sql) -> None:
     db.serve("send")
     db.execute("create table orders (id integer primary key, total integer)")
     db.execute(
         "create trigger order_is_confirmed after insert on orders begin "
-        "insert into litejobs_job (task, unique_key) values ('send', new.id); end"
+        "insert into litejobs_job (task, unique_key, on_conflict) "
+        "values ('send', new.id, 'ignore'); end"
     )
     for total in (1, 2):
         db.execute("insert or replace into orders values (1, ?)", (total,))

@@ -138,15 +138,16 @@ def test_a_key_holds_off_others_though_its_job_has_gone(served: Sql, how: str) -
     job = done(db)
     assert windows(db) == [("k", job, db.now + HOUR)]
     db.wait(HOUR - 1)
-    for columns in ({}, {"on_conflict": "replace"}, {"on_conflict": "debounce"}):
-        db.insert("litejobs_job", how, task="a", unique_key="k", **columns)
+    for said in ("ignore", "replace", "debounce"):
+        db.insert("litejobs_job", how, task="a", unique_key="k", on_conflict=said)
     assert db.column("select id from litejobs_job") == []
     [found] = db.query("find_by_unique_key", unique_key="k")
-    assert found.id == job
-    assert db.refused(
-        "insert into litejobs_job (task, unique_key, on_conflict) "
-        "values ('a', 'k', 'raise')"
-    ).startswith("unique_key_taken: ")
+    assert found.job_id == job
+    for said in ("null", "'raise'"):
+        assert db.refused(
+            f"{how} into litejobs_job (task, unique_key, on_conflict) "
+            f"values ('a', 'k', {said})"
+        ).startswith("unique_key_taken: ")
     db.wait(1)
     assert db.query("find_by_unique_key", unique_key="k") == []
     db.insert("litejobs_job", how, task="a", unique_key="k")

@@ -47,7 +47,8 @@ def test_spellings_of_one_call_have_one_key(db: Sql, args: Any, template: str) -
     job = db.job(db.enqueue("a", args=json.dumps(args), unique_key=template))
     assert [vars(job)[kind] for kind in KINDS] == ["x:80:0:a"] * 3
     assert json.loads(job.args) == args
-    db.insert("litejobs_job", task="a", args='["x"]', unique_key=template)
+    again = {"task": "a", "args": '["x"]', "unique_key": template}
+    db.insert("litejobs_job", **again, on_conflict="ignore")
     assert db.value("select count(*) from litejobs_job") == 1
 
 
@@ -86,8 +87,9 @@ def test_a_number_is_in_a_key_as_json_has_it(db: Sql, number: str) -> None:
         "update litejobs_task set parameters = ?",
         (f'{{"places": ["host"], "defaults": {{"host": {number}}}}}',),
     )
+    key = {"task": "a", "unique_key": "u{host}", "on_conflict": "ignore"}
     for args in ("[]", f"[{number}]", f'{{"host":{number}}}'):
-        db.insert("litejobs_job", task="a", args=args, unique_key="u{host}")
+        db.insert("litejobs_job", args=args, **key)
     [job] = db.rows("select unique_key, concurrency_key from litejobs_job")
     assert (job.unique_key, job.concurrency_key) == (f"u{number}", number)
     nested = db.job(db.enqueue("a", args=f'[{{"at":{number}}}]'))
@@ -108,8 +110,9 @@ def test_a_waiting_job_keeps_the_key_that_it_was_born_with(db: Sql) -> None:
 def test_a_task_by_its_old_name_has_the_parameters_of_the_new_one(db: Sql) -> None:
     serve(db)
     db.insert("litejobs_rename", old_name="old", new_name="a")
-    job = db.enqueue("a", args='["x"]', unique_key="{host}:{port}")
-    db.insert("litejobs_job", task="old", args='["x",80]', unique_key="{host}:{port}")
+    key = {"unique_key": "{host}:{port}", "on_conflict": "ignore"}
+    job = db.enqueue("a", args='["x"]', **key)
+    db.insert("litejobs_job", task="old", args='["x",80]', **key)
     assert db.column("select id from litejobs_job") == [job]
 
 
@@ -123,8 +126,8 @@ def test_parameters_are_an_object(db: Sql) -> None:
 # A template wherever a key is ---------------------------------------------------------
 
 
-@for_each("on_conflict", [None, "ignore", "replace", "debounce"])
-def test_keys_of_a_job_are_filled_in(db: Sql, on_conflict: str | None) -> None:
+@for_each("on_conflict", ["ignore", "replace", "debounce"])
+def test_keys_of_a_job_are_filled_in(db: Sql, on_conflict: str) -> None:
     db.serve("a", concurrency_key="of the task", circuit="of the task")
     own = {kind: f"{kind} {{v}}" for kind in KINDS}
     for value in ("1", "2", "1"):
@@ -157,7 +160,8 @@ def test_braces_in_an_argument_are_no_template(db: Sql) -> None:
     keys = dict.fromkeys(KINDS, "{v}")
     job = db.job(db.enqueue("a", args='{"v":"{v}}{"}', **keys))
     assert [vars(job)[kind] for kind in KINDS] == ["{v}}{"] * 3
-    db.insert("litejobs_job", task="a", args='{"v":"{v}}{"}', **keys)
+    again = {"task": "a", "args": '{"v":"{v}}{"}', "on_conflict": "ignore"}
+    db.insert("litejobs_job", **again, **keys)
     assert db.value("select count(*) from litejobs_job") == 1
 
 

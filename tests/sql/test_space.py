@@ -28,7 +28,11 @@ def test_no_new_job_is_taken_while_the_disk_is_full(db: Sql) -> None:
     bare = "insert into litejobs_job (task) values ('send')"
     assert db.refused(bare).startswith("disk_full: the disk of the jobs file is full")
     # What is there already is not new.
-    db.execute("insert into litejobs_job (task, unique_key) values ('send', 'one')")
+    one = (
+        "insert into litejobs_job (task, unique_key, on_conflict) values ('send', 'one'"
+    )
+    db.execute(f"{one}, 'ignore')")
+    assert db.refused(f"{one}, null)").startswith("unique_key_taken: ")
     assert db.value("select count(*) from litejobs_job") == 1
     fill_disk(db, 0)
     db.execute(bare)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from litejobs._storage.statements import queries
+from tests.documents import blocks_of
 from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, MINUTE, SECOND, START_MS, STATES, Sql
 
@@ -18,18 +19,16 @@ UNFINISHED = ("scheduled", "blocked", "pending", "processing", "failed")
 # What has never been started can still be changed.
 UNTOUCHED = ("scheduled", "blocked", "pending")
 TAKEN = (
-    "unique_key_taken: a job has the same unique key; leave on_conflict out to be "
-    "handed that one"
+    "unique_key_taken: a job has the same unique key; find it by select job_id from "
+    "litejobs_unique_key where unique_key = ?, or say ignore in on_conflict to leave "
+    "it at that one"
 )
 
 
 def ask(db: Sql, how: str = "insert", **columns: Any) -> None:
-    """A second job of the key is asked for."""
-    db.insert(
-        "litejobs_job",
-        how,
-        **{"task": "a", "unique_key": "k", "args": "[2]", **columns},
-    )
+    """A second job of the key is asked for, or none if it is taken."""
+    row = {"task": "a", "unique_key": "k", "on_conflict": "ignore", "args": "[2]"}
+    db.insert("litejobs_job", how, **{**row, **columns})
 
 
 def refused(db: Sql, how: str = "insert", **columns: Any) -> str:
@@ -57,17 +56,16 @@ def count(db: Sql) -> int:
 
 
 @for_each("how", HOWS)
-@for_each("on_conflict", [None, "ignore"])
 @for_each("state", UNFINISHED)
-def test_a_second_job_is_dropped(
-    db: Sql, state: str, on_conflict: str | None, how: str
+def test_a_second_job_is_dropped_where_the_insert_says_so(
+    db: Sql, state: str, how: str
 ) -> None:
     job = job_in(db, state)
     before = db.content("litejobs_job")
-    ask(db, how, on_conflict=on_conflict, run_at=5)
+    ask(db, how, run_at=5)
     assert db.content("litejobs_job") == before
     [found] = db.query("find_by_unique_key", unique_key="k")
-    assert found.id == job
+    assert found.job_id == job
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -152,18 +150,21 @@ def test_what_was_interrupted_has_been_started(held: Sql, on_conflict: str) -> N
 
 
 @for_each("how", HOWS)
+@for_each("on_conflict", [None, "raise"])
 @for_each("state", STATES)
-def test_a_taken_key_can_be_refused(db: Sql, state: str, how: str) -> None:
+def test_a_taken_key_is_refused_where_no_way_out_is_said(
+    db: Sql, state: str, on_conflict: str | None, how: str
+) -> None:
+    """A driver would hand out the id of the insert before, which is another job's."""
     job = job_in(db, state)
     before = db.content("litejobs_job")
     if state in FINISHED:
-        ask(db, how, on_conflict="raise")
+        ask(db, how, on_conflict="raise" if on_conflict else None)
         assert count(db) == 2
         # The new one has the key now.
-        assert refused(db, how) == TAKEN
-    else:
-        assert refused(db, how) == TAKEN
-        assert db.content("litejobs_job") == before
+        before = db.content("litejobs_job")
+    assert refused(db, how, on_conflict=on_conflict) == TAKEN
+    assert db.content("litejobs_job") == before
     assert db.job(job).args == "[1]"
 
 
@@ -194,8 +195,8 @@ def test_a_job_whose_time_is_over_holds_its_key_only_while_it_runs(
     held.wait(3 * HOUR)
     if state == "processing":
         before = held.content("litejobs_job")
-        if on_conflict == "raise":
-            assert refused(held, how) == TAKEN
+        if on_conflict in {None, "raise"}:
+            assert refused(held, how, on_conflict=on_conflict) == TAKEN
         else:
             ask(held, how, on_conflict=on_conflict)
         assert held.content("litejobs_job") == before
@@ -205,10 +206,11 @@ def test_a_job_whose_time_is_over_holds_its_key_only_while_it_runs(
     assert (ended.state, ended.stopped_by) == ("cancelled", "expired")
     assert (ended.finished_at, ended.args) == (held.now, "[1]")
     [new] = held.query("find_by_unique_key", unique_key="k")
-    assert new.id != job
-    assert (held.job(new.id).state, held.job(new.id).args) == ("pending", "[2]")
+    assert new.job_id != job
+    new_one = held.job(new.job_id)
+    assert (new_one.state, new_one.args) == ("pending", "[2]")
     held.tick()
-    assert held.job(new.id).state == "pending"
+    assert held.job(new.job_id).state == "pending"
 
 
 def test_a_job_is_held_by_its_key_until_the_moment_it_expires(held: Sql) -> None:
@@ -447,27 +449,89 @@ def test_what_cannot_be_stored_replaces_nothing(
     assert db.content("litejobs_job") == before
 
 
+# Which job it is ----------------------------------------------------------------------
+
+
+def documented() -> tuple[str, str]:
+    """The trigger and the statement that stand under "Duplicates"."""
+    found = [each.text for each in blocks_of("sql.md") if each.section == "Duplicates"]
+    trigger, statement = found
+    return trigger, statement
+
+
+def test_the_statement_that_is_documented_finds_the_new_job_or_the_one_before(
+    db: Sql,
+) -> None:
+    db.serve("confirm")
+    db.execute("create table orders (id integer primary key, customer integer)")
+    trigger, statement = documented()
+    db.execute(trigger)
+    for order, customer in ((1, 7), (2, 8), (3, 7)):
+        db.insert("orders", id=order, customer=customer)
+        assert db.execute(statement) == [(1,)]
+    assert count(db) == 2
+    # The last id is no answer.
+    assert db.value("select last_insert_rowid()") == 3
+
+
+@for_each("state", STATES)
+def test_whose_key_it_is_is_known_in_each_state(held: Sql, state: str) -> None:
+    job = job_in(held, state)
+    statement = documented()[1].replace("'customer 7'", "'k'")
+    assert held.execute(statement) == ([] if state in FINISHED else [(job,)])
+    ask(held)
+    [(found,)] = held.execute(statement)
+    assert (found == job) == (state not in FINISHED)
+    assert held.job(found).state == ("pending" if found != job else state)
+
+
+def test_whose_key_it_is_is_found_by_indexes(db: Sql) -> None:
+    job_in(db, "completed", unique_for_ms=HOUR)
+    statement = documented()[1].replace("'customer 7'", "'k'")
+    assert db.execute(statement) == [(1,)]
+    db.execute("delete from litejobs_job")
+    assert db.execute(statement) == [(1,)]
+    plan = [row[3] for row in db.execute(f"explain query plan {statement}")]
+    walked = [each for each in plan if each.startswith(("SCAN", "USE TEMP"))]
+    assert {each.split()[1] for each in walked} <= {"clock", "CONSTANT"}
+    assert sum(each.startswith("SEARCH") for each in plan) == 3
+
+
+def test_what_was_requeued_beside_a_job_that_keeps_its_key_is_named_first(
+    db: Sql,
+) -> None:
+    first = job_in(db, "cancelled")
+    second = job_in(db, "completed", unique_for_ms=HOUR)
+    db.execute("update litejobs_job set state = 'pending' where id = ?", (first,))
+    assert db.execute(documented()[1].replace("'customer 7'", "'k'")) == [
+        (first,),
+        (second,),
+    ]
+    [found] = db.query("find_by_unique_key", unique_key="k")
+    assert found.job_id == first
+
+
 # For a while after it -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("on_conflict", [None, "ignore", "replace", "debounce"])
+@pytest.mark.parametrize("on_conflict", ["ignore", "replace", "debounce"])
 def test_a_key_stays_taken_for_a_while_after_its_job_is_completed(
-    held: Sql, on_conflict: str | None, how: str
+    held: Sql, on_conflict: str, how: str
 ) -> None:
     job = job_in(held, "completed", unique_for_ms=MINUTE)
     before = held.content("litejobs_job")
     for wait in (0, 1, MINUTE - 2):
         held.wait(wait)
         ask(held, how, on_conflict=on_conflict)
-        assert refused(held, how) == TAKEN
+        assert refused(held, how) == refused(held, how, on_conflict=None) == TAKEN
         assert held.content("litejobs_job") == before
         [found] = held.query("find_by_unique_key", unique_key="k")
-        assert found.id == job
+        assert found.job_id == job
     held.wait(1)
     ask(held, how, on_conflict=on_conflict)
     [found] = held.query("find_by_unique_key", unique_key="k")
-    assert found.id == job + 1
+    assert found.job_id == job + 1
     assert count(held) == 2
 
 
@@ -548,6 +612,11 @@ def test_what_a_unique_key_cannot_be_is_refused(
     assert refused(db, **columns) == (
         f"CHECK constraint failed: litejobs_job_{constraint}"
     )
+
+
+def test_a_word_that_is_not_known_does_not_drop_a_second_job(db: Sql) -> None:
+    db.enqueue("a", unique_key="k")
+    assert refused(db, on_conflict="merge") == TAKEN
 
 
 def test_what_is_put_off_expires_later_by_as_much(held: Sql) -> None:

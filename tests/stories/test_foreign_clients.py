@@ -284,7 +284,10 @@ def test_a_second_job_of_a_unique_key_is_dropped(
     file_jobs: LiteJobs, client: Client, sent: list[str]
 ) -> None:
     for how in ("insert", "insert or replace", "insert or ignore"):
-        client(f"{how} into litejobs_job (task, unique_key) values ('send', 'k')")
+        client(
+            f"{how} into litejobs_job (task, unique_key, on_conflict) "
+            "values ('send', 'k', 'ignore')"
+        )
     assert [job.id for job in file_jobs.list()] == [1]
     assert file_jobs.enqueue("send", {"to": "x"}, unique_key="k").id == 1
 
@@ -434,7 +437,10 @@ A_DAY = [
     "insert into litejobs_job (task, run_at) values ('good', 9999999999999)",
     "insert into litejobs_job (task, queue) values ('good', 'mail')",
     "update litejobs_queue set paused = 1 where name = 'mail'",
-    "insert into litejobs_job (task, unique_key) values ('bad', 'k'), ('bad', 'k')",
+    (
+        "insert into litejobs_job (task, unique_key, on_conflict)"
+        " values ('bad', 'k', 'ignore'), ('bad', 'k', 'ignore')"
+    ),
     "run",
     "update litejobs_queue set paused = 0 where name = 'mail'",
     "run",

@@ -4,10 +4,12 @@
 --
 -- Key conflicts are met here, because `insert or replace` would otherwise delete the
 -- other row without a word. A live job with the same unique key, or one that was
--- completed a short while ago, makes the new one unnecessary: that insert is dropped
--- and its statement goes on. What has never been started can become the new one instead
--- (replace), or be put off (debounce). One whose time is over ends here if no tick has
--- seen that yet: it would never run, and what is asked for instead would not either.
+-- completed a short while ago, makes the new one unnecessary: where the insert says
+-- 'ignore', it is dropped and its statement goes on. Without a word that is an error,
+-- because a driver takes the id of the insert before for that of the new job. What has
+-- never been started can become the new one instead (replace), or be put off
+-- (debounce). One whose time is over ends here if no tick has seen that yet: it would
+-- never run, and what is asked for instead would not either.
 -- All keys of a bare row are templates: `asked` is what its unique key is with the
 -- arguments filled in. Options are looked at before there is a row:
 -- `insert or fail` would leave what is there when a constraint of theirs fails.
@@ -229,13 +231,18 @@ begin
     ) as asked
     where new.unique_key is not null and (
         asked.unique_key is null or length(asked.unique_key) > 500
-        or new.on_conflict = 'raise'
         or exists (
             select 1 from litejobs__unfinished
             where unique_key = asked.unique_key
         )
     );
-    select raise(ignore)
+    select case
+        when new.on_conflict in ('ignore', 'replace', 'debounce') then raise(ignore)
+        else raise(
+            abort,
+            'unique_key_taken: a job has the same unique key; find it by select job_id from litejobs_unique_key where unique_key = ?, or say ignore in on_conflict to leave it at that one'
+        )
+    end
     from (
         select case
             when new.created_at is null and new.unique_key glob '*[{}]*' then (
@@ -250,19 +257,7 @@ begin
         limit 1
     ) as asked
     where exists (
-        select 1 from litejobs__unfinished
-        where unique_key = asked.unique_key
-    )
-    or exists (
-        select 1 from litejobs_job
-        where unique_key = asked.unique_key and unique_for_ms is not null
-        and state = 'completed'
-        and finished_at > (select now from litejobs_clock) - unique_for_ms
-    )
-    or exists (
-        select 1 from litejobs_unique_window
-        where unique_key = asked.unique_key
-        and until_at > (select now from litejobs_clock)
+        select 1 from litejobs_unique_key where unique_key = asked.unique_key
     );
     select raise(
         abort,

@@ -27,27 +27,6 @@ begin
     );
     select raise(
         abort,
-        'unique_key_taken: a job has the same unique key; leave on_conflict out to be handed that one'
-    )
-    where new.on_conflict = 'raise' and (
-        exists (
-            select 1 from litejobs__unfinished
-            where unique_key = new.unique_key
-        )
-        or exists (
-            select 1 from litejobs_job
-            where unique_key = new.unique_key and unique_for_ms is not null
-            and state = 'completed'
-            and finished_at > (select now from litejobs_clock) - unique_for_ms
-        )
-        or exists (
-            select 1 from litejobs_unique_window
-            where unique_key = new.unique_key
-            and until_at > (select now from litejobs_clock)
-        )
-    );
-    select raise(
-        abort,
         'irreplaceable: the job that has the unique key has its place in a batch or a chain; leave batch_id and prev_job_id out, or cancel that job first'
     )
     where new.on_conflict = 'replace'

@@ -42,14 +42,6 @@ select
 from litejobs_job as unfinished
 where finished_at is null;
 
--- The jobs whose time is over, and which no tick has cancelled yet: none of them will
--- run. They hold their unique keys till then, but not against a new job.
-create view litejobs__outlived as
-select id as job_id, unique_key
-from litejobs_job
-where finished_at is null and state <> 'processing'
-and expires_at is not null and expires_at <= (select now from litejobs_clock);
-
 -- The gates. They stand in several views by what they are asked of (a queue, a base
 -- lane, an executor, a lane), so that a claim passes a closed queue by without a look
 -- at its lanes. Each view has `closed`, the codes of all its gates that hold jobs back

@@ -187,7 +187,11 @@ begin
                 ),
             253402300799999
         ),
-        own.text, schedule.on_conflict, schedule.unique_for_ms,
+        own.text,
+        coalesce(
+            schedule.on_conflict, case when own.text is not null then 'ignore' end
+        ),
+        schedule.unique_for_ms,
         case when schedule.overlap <> 'allow' then 'run' end,
         schedule.id, occurrence.at,
         case
@@ -263,28 +267,12 @@ begin
                 coalesce(
                     made.id,
                     (
-                        select job.id
-                        from litejobs__schedule_key as own
-                        cross join litejobs__unfinished as job
-                            on job.unique_key = own.unique_key
-                        where own.schedule_id = new.schedule_id
-                    ),
-                    (
-                        select job.id
-                        from litejobs__schedule_key as own
-                        cross join litejobs_job as job
-                            on job.unique_key = own.unique_key
-                        where own.schedule_id = new.schedule_id
-                        and job.unique_for_ms is not null
-                        and job.finished_at is not null and job.state = 'completed'
-                        order by job.finished_at desc limit 1
-                    ),
-                    (
-                        select held.job_id
-                        from litejobs__schedule_key as own
-                        cross join litejobs_unique_window as held
-                            on held.unique_key = own.unique_key
-                        where own.schedule_id = new.schedule_id
+                        select job_id from litejobs_unique_key
+                        where unique_key = (
+                            select unique_key from litejobs__schedule_key
+                            where schedule_id = new.schedule_id
+                        )
+                        limit 1
                     )
                 )
             from (select 1) as one
