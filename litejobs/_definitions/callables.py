@@ -139,6 +139,7 @@ def taken_by(function: Any) -> inspect.Signature:
 
         def inner(*_: object, **__: object) -> None: ...
 
+        # As `inspect` reads it; typeshed has none.
         inner.__signature__ = taken_by(function.func)  # type: ignore[attr-defined]
         return inspect.signature(
             functools.partial(inner, *function.args, **function.keywords)

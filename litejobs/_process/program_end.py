@@ -129,6 +129,7 @@ def _call_at_end(early: Callable[[], object], last: Callable[[], object]) -> Non
     # It is too late for the first when the main thread has ended, and an interpreter
     # without it has at least the second.
     with contextlib.suppress(AttributeError, RuntimeError):
+        # It is private, and there in each Python that we know.
         threading._register_atexit(early)  # type: ignore[attr-defined]
     atexit.register(last)
 

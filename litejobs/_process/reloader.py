@@ -207,6 +207,7 @@ def _signals(caught: list[int]) -> Iterator[None]:
 
 def _has_terminal() -> bool:
     with contextlib.suppress(OSError, ValueError, AttributeError):
+        # Where there is no stream, that is the AttributeError.
         return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
     return False
 

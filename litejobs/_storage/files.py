@@ -253,7 +253,7 @@ def _check_file(path: str, *, read_only: bool) -> None:
 
 _SEVERAL_NAMES = (
     "%s has %d names (hard links); it is opened by one of them alone, and the others"
-    " are no backups, since they change along: make those with litejobs backup"
+    " are not backups, since they change along: make those with litejobs backup"
 )
 
 

@@ -227,6 +227,7 @@ def cancelled_within(job_id: int) -> BaseException:
         f"the coroutine of job {job_id} was cancelled by its own code, or by what "
         "cancels the tasks of its event loop"
     )
+    # Rules look at it; the exception has none of its own.
     error.code = "cancelled_within"  # type: ignore[attr-defined]
     return error
 

@@ -114,6 +114,7 @@ class Flow(Task[..., Any]):
 
         self._signature = _signature(steps, [each.required for each in steps])
         told = _signature(steps, [each.asked for each in steps])
+        # As `inspect` reads it; typeshed has none.
         flow.__signature__ = told  # type: ignore[attr-defined]
         super().__init__(store, flow, name, Signatures(self._signature, told))
         # One that is not runs in a thread, for all of them are of one executor.

@@ -229,7 +229,7 @@ class AsyncTask(Task[P, R]):
     """A coroutine that jobs can name. Calling it gives what is to be awaited."""
 
     if TYPE_CHECKING:
-
+        # It returns what is to be awaited, and not what that brings.
         def __call__(  # type: ignore[override]
             self, /, *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[Any, Any, R]:

@@ -68,6 +68,7 @@ def block(
     def begin(
         *args: P.args, **kwargs: P.kwargs
     ) -> contextlib.AbstractContextManager[T]:
+        # A generator, which is told to be an iterator only.
         return _Block(make(*args, **kwargs))  # type: ignore[arg-type]
 
     return begin

@@ -322,7 +322,7 @@ def _permissions(real: str, status: os.stat_result) -> Iterator[Check]:
             yield Check("permissions", "warning", sentence, f"chmod o-w {folder}")
     if status.st_nlink > 1:
         sentence = f"the file has {status.st_nlink} names (hard links), and its log "
-        sentence += "lies beside one of them; the others are no backups"
+        sentence += "lies beside one of them; the others are not backups"
         yield Check("permissions", "warning", sentence, "leave it one name")
     if not _may_use(real):
         remedy = "change its permissions, or run this as its owner"
@@ -624,7 +624,7 @@ def _replay(reader: UncheckedReader) -> Iterator[Check]:
     for row in replayed(reader, MOST_COMPLAINTS):
         found += 1
         job = row["job_id"]
-        remedy = "restore a backup: somebody has written past the triggers"
+        remedy = "restore a backup: a program has written past the triggers"
         if job is not None:
             remedy = f"see litejobs show {job}; {remedy}"
         name = None if job is None else f"job {job}"

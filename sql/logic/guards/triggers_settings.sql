@@ -8,7 +8,7 @@ or exists (select 1 from litejobs_spec where text = new.text and id <> old.id)
 begin
     select raise(
         abort,
-        'immutable_spec: options that somebody has do not change; set the options of the job, the task or the schedule'
+        'immutable_spec: options that are in use do not change; set the options of the job, the task or the schedule'
     );
 end;
 
@@ -43,7 +43,7 @@ when old.text is not null
 and not exists (select 1 from litejobs__spare_spec where spec_id = old.id)
 begin
     select raise(
-        abort, 'immutable_spec: somebody has these options; delete what has them first'
+        abort, 'immutable_spec: these options are in use; delete what has them first'
     );
 end;
 

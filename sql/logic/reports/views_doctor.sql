@@ -67,7 +67,7 @@ from (
                 then
                     'complete it: insert into litejobs__apply_defaults (job) values ('
                     || found.first || ')'
-            else 'restore a backup: somebody has written past the triggers'
+            else 'restore a backup: a program has written past the triggers'
         end as remedy
     from (
         select code, count(*) as jobs, min(id) as first
@@ -122,7 +122,7 @@ from (
         'attempt_without_job', 'problem', 'attempt ' || min(attempt.id), count(*) - 1,
         'is open, and its job does not run it',
         'are open, and their jobs do not run them',
-        'restore a backup: somebody has written past the triggers'
+        'restore a backup: a program has written past the triggers'
     from litejobs_attempt as attempt
     where attempt.finished_at is null and attempt.job_id >= 1
     and not exists (
@@ -181,7 +181,7 @@ from (
         'batch_not_ended', 'problem', 'batch ' || min(batch.id), count(*) - 1,
         'has not ended, although all its jobs have',
         'have not ended, although all their jobs have',
-        'restore a backup: somebody has written past the triggers'
+        'restore a backup: a program has written past the triggers'
     from litejobs_batch as batch
     where batch.state = 'sealed'
     and not exists (
