@@ -410,6 +410,10 @@ def test_a_job_whose_arguments_are_replaced_has_the_key_of_the_new_ones(
     ask(db, on_conflict="replace", args='{"host":"y"}')
     row = db.job(job)
     assert (row.concurrency_key, row.circuit) == ("host:y", "c:y")
+    assert db.column(
+        "select distinct origin from litejobs_event where name = 'task.changed'"
+    ) == ["unique_key"]
+    assert row.origin is None
     lane = db.rows("select * from litejobs_lane where id = ?", (row.lane_id,))[0]
     assert (lane.concurrency_key, lane.circuit) == ("host:y", "c:y")
     ask(db, on_conflict="replace", concurrency_key="own", circuit="c")

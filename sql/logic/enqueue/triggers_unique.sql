@@ -189,8 +189,9 @@ begin
                     'priority', new.said ->> '$.priority'
                 )
         end,
-        origin = null
+        origin = 'unique_key'
     where id = new.job;
+    update litejobs_job set origin = null where id = new.job;
 end;
 
 -- The new job has a template as its unique key, which is filled in.
