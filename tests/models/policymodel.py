@@ -302,6 +302,8 @@ KNOWS = Vocabulary.of(
 def asked_for(outcome: Mapping[str, Any]) -> int:
     """Milliseconds that the other side asked to wait, at most a day."""
     seconds = outcome.get("retry_after")
+    if isinstance(seconds, str):  # some clients have no numbers
+        seconds = float(seconds)
     if not isinstance(seconds, int | float):
         return 0
     return math.ceil(round(max(0.0, min(seconds, 86_400.0)) * 1000, 6))

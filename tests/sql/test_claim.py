@@ -222,7 +222,7 @@ def five_beside_many(db: Sql) -> Sql:
 
 @for_each(
     "slots, begun",
-    [("'3'", 3), ("'0'", 0), ("-1", 0), ("null", 0), ("2.5", 2), ("'abc'", 0)],
+    [("'3'", 3), ("'0'", 0), ("-1", 0), ("null", 0), ("2.0", 2), ("'2.0'", 2)],
 )
 def test_slots_said_as_text_are_so_many_beside_many_lanes(
     five_beside_many: Sql, slots: str, begun: int

@@ -97,7 +97,7 @@ FEW = {
     # As many rows as the number of the attempt has bits.
     "litejobs__apply_policy_decides": {"MATERIALIZE power"},
     "litejobs__find_rule_stores_it": {"MATERIALIZE result"},
-    "litejobs_plan_is_recorded": {"MATERIALIZE before"},
+    "litejobs__record_plan_makes_rows": {"MATERIALIZE before"},
     "litejobs__rewind_clock_shifts_waits": {"SCAN litejobs_schedule"},
     # A row for each that says how long jobs are kept; the last job of a step; one row;
     # and, each hour, what people did in a month.

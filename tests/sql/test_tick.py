@@ -409,8 +409,8 @@ def test_a_runner_that_stops_forgets_no_instant_that_it_saw(held: Sql) -> None:
     [
         (253_402_300_800_000, "immutable_runner: id and seen_at are kept"),
         (2**63 - 1, "immutable_runner: id and seen_at are kept"),
-        (1e300, "cannot store REAL value in INTEGER column litejobs_runner.seen_at"),
-        ("late", "cannot store TEXT value in INTEGER column litejobs_runner.seen_at"),
+        (1e300, "invalid_tick: seen_at, bytes and free_bytes are whole numbers"),
+        ("late", "invalid_tick: seen_at, bytes and free_bytes are whole numbers"),
     ],
 )
 def test_what_a_tick_says_was_seen_is_an_instant(

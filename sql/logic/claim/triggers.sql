@@ -17,6 +17,11 @@ begin
     where not exists (
         select 1 from litejobs_runner where id = new.runner and stopped_at is null
     );
+    select raise(
+        abort,
+        'invalid_claim: slots is the room for more attempts, as a whole number; correct it'
+    )
+    where new.slots <> cast(cast(new.slots as numeric) as integer);
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
@@ -27,7 +32,7 @@ begin
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 0
-            else max(coalesce(cast(new.slots as integer), 0), 0)
+            else max(coalesce(cast(cast(new.slots as numeric) as integer), 0), 0)
         end,
         (select coalesce(max(id), 0) from litejobs_attempt),
         (
@@ -36,7 +41,7 @@ begin
             where few.jobs is not null and coalesce(
                 (select threads from litejobs_runner where id = new.runner)
                     - (select attempts from litejobs__in_threads)
-                    >= min(cast(new.slots as integer), few.jobs),
+                    >= min(cast(cast(new.slots as numeric) as integer), few.jobs),
                 1
             )
         )

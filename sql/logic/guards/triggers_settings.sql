@@ -68,7 +68,10 @@ or case when json_valid(new.said) then exists (
                     then json_remove(base.text, '$.intervals')
                 else base.text
             end,
-            new.said
+            (
+                select json_group_object(key, json(plain)) from litejobs__json_number
+                where document = new.said
+            )
         ) as merged
         from (
             select coalesce(

@@ -13,6 +13,11 @@ begin
     )
     where new.operation is null
     and not exists (select 1 from litejobs_operation where state = 'done');
+    select raise(
+        abort,
+        'unknown_operation: there is no such operation; see litejobs_operation_report'
+    )
+    where new.operation <> cast(cast(new.operation as numeric) as integer);
     insert into litejobs_undoing (operation_id, origin)
     values (
         coalesce(new.operation, (

@@ -29,6 +29,56 @@ begin
         select 1 from json_each(new.said) as each
         where each.key not in (select name from litejobs__option)
     );
+    select case key
+        when 'delay_ms' then raise(
+            abort,
+            'invalid_options: delay_ms is a whole number of milliseconds, such as 60000; correct it'
+        )
+        when 'factor' then raise(
+            abort, 'invalid_options: factor is a number, such as 2.0; correct it'
+        )
+        when 'max_delay_ms' then raise(
+            abort,
+            'invalid_options: max_delay_ms is a whole number of milliseconds, such as 3600000; correct it'
+        )
+        when 'jitter' then raise(
+            abort,
+            'invalid_options: jitter is a number from 0 to 1, such as 0.25; correct it'
+        )
+        when 'intervals' then raise(
+            abort,
+            'invalid_options: intervals is a list of whole numbers of milliseconds, such as [1000, 60000]; correct it'
+        )
+        when 'retry_budget_ms' then raise(
+            abort,
+            'invalid_options: retry_budget_ms is a whole number of milliseconds, such as 3600000; correct it'
+        )
+        when 'timeout_ms' then raise(
+            abort,
+            'invalid_options: timeout_ms is a whole number of milliseconds, such as 30000; correct it'
+        )
+        when 'max_crashes' then raise(
+            abort,
+            'invalid_options: max_crashes is a whole number, such as 3; correct it'
+        )
+        when 'max_jumps' then raise(
+            abort,
+            'invalid_options: max_jumps is a whole number, such as 100; correct it'
+        )
+        when 'crash_delay_ms' then raise(
+            abort,
+            'invalid_options: crash_delay_ms is a whole number of milliseconds, such as 1000; correct it'
+        )
+    end
+    from litejobs__json_number
+    where document = new.said and type <> 'null' and case
+        when key = 'backoff' then 0
+        when key = 'factor' or key = 'jitter' then number is null
+        when key = 'intervals' then type = 'array' and exists (
+            select 1 from json_each(plain) where type = 'null'
+        )
+        else whole is null
+    end;
     delete from litejobs_spec where text is null;
     insert into litejobs_spec (
         id, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
@@ -60,7 +110,10 @@ begin
                     then json_remove(base.text, '$.intervals')
                 else base.text
             end,
-            new.said
+            (
+                select json_group_object(key, json(plain)) from litejobs__json_number
+                where document = new.said
+            )
         ) as merged
         from (
             select coalesce(

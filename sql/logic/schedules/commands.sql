@@ -2,8 +2,17 @@
 
 -- The calendar answers a row of litejobs_planning. `instants` is a JSON array,
 -- ascending; `exhausted` is 1 if fewer than were wanted are left; `problem` says why
--- the schedule cannot be planned.
+-- the schedule cannot be planned. Numbers may be texts or have a point, as long as they
+-- are whole.
 create view litejobs_plan as
+select null as schedule_id, null as revision, null as after_at, null as to_at,
+    null as fate, null as missed_first, null as missed_last, null as missed_count,
+    null as instants, null as exhausted, null as timezone, null as tz_version,
+    null as sentence, null as problem
+where 0;
+
+-- The same, with numbers that are numbers.
+create view litejobs__record_plan as
 select null as schedule_id, null as revision, null as after_at, null as to_at,
     null as fate, null as missed_first, null as missed_last, null as missed_count,
     null as instants, null as exhausted, null as timezone, null as tz_version,

@@ -509,6 +509,11 @@ begin
     where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
     select raise(
         abort,
+        'invalid_backfill: at is an instant, as a whole number of milliseconds since 1970; correct it'
+    )
+    where new.at <> cast(cast(new.at as numeric) as integer);
+    select raise(
+        abort,
         'future_backfill: only the past can be filled in; give an instant that is over'
     )
     where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;

@@ -1,12 +1,64 @@
 -- What comes into the ledger of a schedule, what goes from it, and what is remembered?
 
--- The calendar has answered. A stretch that was missed is one row, and takes in what
+-- The calendar has answered, in numbers as other clients bind them. An instant that is
+-- none would never be fired, and what is planned goes on behind it: so all of them are
+-- whole numbers, or nothing is stored.
+create trigger litejobs_plan_is_read
+instead of insert on litejobs_plan
+begin
+    select raise(
+        abort,
+        'invalid_plan: schedule_id, revision, after_at, to_at, missed_first, missed_last, missed_count and exhausted are whole numbers; answer with those of litejobs_planning'
+    )
+    where new.schedule_id <> cast(cast(new.schedule_id as numeric) as integer)
+    or new.revision <> cast(cast(new.revision as numeric) as integer)
+    or new.after_at <> cast(cast(new.after_at as numeric) as integer)
+    or new.to_at <> cast(cast(new.to_at as numeric) as integer)
+    or new.missed_first <> cast(cast(new.missed_first as numeric) as integer)
+    or new.missed_last <> cast(cast(new.missed_last as numeric) as integer)
+    or new.missed_count <> cast(cast(new.missed_count as numeric) as integer)
+    or new.exhausted <> cast(cast(new.exhausted as numeric) as integer);
+    select raise(
+        abort,
+        'invalid_plan: instants is a JSON array of whole numbers, milliseconds since 1970; correct it'
+    )
+    where case
+        when new.instants is null or new.problem is not null then 0
+        when not json_valid(new.instants) then 1
+        else json_type(new.instants) <> 'array' or exists (
+            select 1 from litejobs__json_number
+            where document = new.instants and whole is null
+        )
+    end;
+    insert into litejobs__record_plan (
+        schedule_id, revision, after_at, to_at, fate, missed_first, missed_last,
+        missed_count, instants, exhausted, timezone, tz_version, sentence, problem
+    )
+    values (
+        cast(cast(new.schedule_id as numeric) as integer),
+        cast(cast(new.revision as numeric) as integer),
+        cast(cast(new.after_at as numeric) as integer),
+        cast(cast(new.to_at as numeric) as integer),
+        new.fate,
+        cast(cast(new.missed_first as numeric) as integer),
+        cast(cast(new.missed_last as numeric) as integer),
+        cast(cast(new.missed_count as numeric) as integer),
+        (
+            select json_group_array(whole) from litejobs__json_number
+            where document = new.instants
+        ),
+        cast(cast(new.exhausted as numeric) as integer),
+        new.timezone, new.tz_version, new.sentence, new.problem
+    );
+end;
+
+-- What it says becomes rows. A stretch that was missed is one row, and takes in what
 -- was planned before it and had not been fired; what comes after is planned. When half
 -- of that is over, more is wanted. Where the clock has gone back to a time of which the
 -- ledger knows no more, an instant of the calendar may have been fired, and is none;
 -- one that follows elapsed time and is moved is new.
-create trigger litejobs_plan_is_recorded
-instead of insert on litejobs_plan
+create trigger litejobs__record_plan_makes_rows
+instead of insert on litejobs__record_plan
 when exists (
     select 1 from litejobs_planning
     where schedule_id = new.schedule_id and revision = new.revision
@@ -80,9 +132,8 @@ begin
                 ) & 4294967295 as x
             from litejobs_schedule as schedule
             cross join litejobs_meta as meta
-            cross join json_each(coalesce(new.instants, '[]')) as instant
+            cross join json_each(new.instants) as instant
             where schedule.id = new.schedule_id and new.problem is null
-            and typeof(instant.value) = 'integer'
             and instant.value > new.after_at
             and instant.value <= coalesce(schedule.end_at, 253402300799999)
             and not exists (
@@ -111,7 +162,7 @@ begin
             new.after_at,
             coalesce(
                 (
-                    select max(value) from json_each(coalesce(new.instants, '[]'))
+                    select max(value) from json_each(new.instants)
                     where value <= coalesce(end_at, 253402300799999)
                 ),
                 -1
@@ -120,12 +171,12 @@ begin
         replan_at = case
             when new.fate <> 'missed' then replan_at
             when new.exhausted or new.to_at >= end_at or exists (
-                select 1 from json_each(coalesce(new.instants, '[]'))
+                select 1 from json_each(new.instants)
                 where value > end_at
             ) then null
             else coalesce(
                 (
-                    select value from json_each(coalesce(new.instants, '[]'))
+                    select value from json_each(new.instants)
                     order by value desc limit 1 offset 7
                 ),
                 (

@@ -40,6 +40,7 @@ begin
         ended = (select births + claims + others + 1 from litejobs__mark)
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
+    and coalesce(json_type(new.outcome, '$.ran_ms'), 'integer') in ('integer', 'real')
     and not (
         exists (select 1 from litejobs_policy where replaced_at is null)
         and exists (select 1 from litejobs__judge where attempt_id = new.attempt)
@@ -51,20 +52,52 @@ end;
 -- How it ended is stored first, and then decided upon. A report for an attempt that is
 -- already closed (it timed out, or its process was thought dead) changes nothing and
 -- leaves a line in the log. Of one that is out of time nobody has said how long it ran:
--- its time is counted from when it was claimed, and so it began then.
+-- its time is counted from when it was claimed, and so it began then. Success that does
+-- not say it took no time, as above.
+-- What has happened is stored in any case: a number in it that cannot be read counts as
+-- not said, and the log has it.
 create trigger litejobs__settle_other_stores_status
 instead of insert on litejobs__settle_other
 when new.done = 0
 begin
-    insert into litejobs__transition (at, job_id, attempt_id, note)
+    select raise(
+        abort,
+        'invalid_settle: attempt is the number of an attempt; give one of litejobs_assignment'
+    )
+    where new.attempt <> cast(cast(new.attempt as numeric) as integer);
+    insert into litejobs__transition (at, job_id, attempt_id, subject, note)
     select
         (select now from litejobs_clock),
         (select job_id from litejobs_attempt where id = new.attempt),
         new.attempt,
-        'late_report'
-    where not exists (
-        select 1 from litejobs_attempt where id = new.attempt and finished_at is null
-    );
+        unread,
+        case when is_open then 'outcome_unread' else 'late_report' end
+    from (
+        select
+            exists (
+                select 1 from litejobs_attempt
+                where id = new.attempt and finished_at is null
+            ) as is_open,
+            case
+                when coalesce(json_type(new.outcome, '$.retry_after'), 'integer')
+                        not in ('integer', 'real')
+                    or coalesce(json_type(new.outcome, '$.ran_ms'), 'integer')
+                        not in ('integer', 'real')
+                    or coalesce(json_type(new.outcome, '$.retryable'), 'true')
+                        not in ('true', 'false', 'integer')
+                    then (
+                    select group_concat(key || ' ' || substr(plain, 1, 100), ', ')
+                    from litejobs__json_number
+                    where document = new.outcome and number is null and type <> 'null'
+                    and (
+                        key = 'retry_after' or key = 'ran_ms'
+                        or key = 'retryable' and type <> 'true' and type <> 'false'
+                    )
+                )
+            end as unread
+        limit -1
+    )
+    where not is_open or unread is not null;
     update litejobs_attempt
     set
         status = new.outcome ->> '$.status',
@@ -74,10 +107,22 @@ begin
                 claimed_at,
                 (select now from litejobs_clock)
                     - max(0, min(
-                        cast(new.outcome ->> '$.ran_ms' as integer), 3155760000000
+                        cast(
+                            case json_type(new.outcome, '$.ran_ms')
+                                when 'integer' then new.outcome ->> '$.ran_ms'
+                                else (
+                                    select number from litejobs__json_number
+                                    where document = new.outcome and key = 'ran_ms'
+                                )
+                            end as integer
+                        ),
+                        3155760000000
                     ))
             ),
-            case new.outcome ->> '$.status' when 'timeout' then claimed_at end
+            case new.outcome ->> '$.status'
+                when 'timeout' then claimed_at
+                when 'ok' then (select now from litejobs_clock)
+            end
         )
     where id = new.attempt and finished_at is null;
 end;
@@ -168,17 +213,21 @@ begin
                             * (1.0 - jitter + 2.0 * jitter * part)
                     ) as integer
                 ),
-                case
-                    when litejobs_attempt.action <> 'jump'
-                        and typeof(new.outcome ->> '$.retry_after')
-                            in ('integer', 'real')
-                        then cast(
-                            max(0.0, min(new.outcome ->> '$.retry_after', 86400.0))
-                                * 1000 + 0.999
-                            as integer
-                        )
-                    else 0
-                end
+                coalesce(
+                    case
+                        when litejobs_attempt.action <> 'jump'
+                            and json_type(new.outcome, '$.retry_after') is not null
+                            then (
+                                select cast(
+                                    max(0.0, min(number, 86400.0)) * 1000 + 0.999
+                                    as integer
+                                )
+                                from litejobs__json_number
+                                where document = new.outcome and key = 'retry_after'
+                            )
+                    end,
+                    0
+                )
             )
         from (
             select
@@ -280,7 +329,8 @@ begin
                 (select action from litejobs_rule where id = found.rule_id),
                 case
                     when new.status = 'ok' then 'continue'
-                    when new.status = 'crashed' or new.outcome ->> '$.retryable' = 0
+                    when new.status = 'crashed'
+                        or new.outcome ->> '$.retryable' = cast(0 as integer)
                         then 'retry'
                 end,
                 (select otherwise from litejobs_policy where id = found.policy_id),
@@ -292,7 +342,8 @@ begin
                 case
                     when policy_id is not null and not (
                         coalesce(new.outcome ->> '$.error.type', '') = 'BadJob'
-                        and coalesce(new.outcome ->> '$.retryable', 1) = 0
+                        and coalesce(new.outcome ->> '$.retryable', 1)
+                            = cast(0 as integer)
                     ) then (
                         select rule_id from litejobs__match
                         where attempt_id = new.id and policy_id = judge.policy_id

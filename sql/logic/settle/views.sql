@@ -497,11 +497,12 @@ select
                 where attempt_id = attempt.id and not fits
             )
             then 'ctx_too_large'
-        when attempt.action = 'snooze' and attempt.outcome ->> '$.retryable' = 0
+        when attempt.action = 'snooze'
+            and attempt.outcome ->> '$.retryable' = cast(0 as integer)
             then 'not_retryable'
         when attempt.action = 'retry' then case
             when not coalesce(job.retryable, 1)
-                or attempt.outcome ->> '$.retryable' = 0
+                or attempt.outcome ->> '$.retryable' = cast(0 as integer)
                 then 'not_retryable'
             when attempt.attempt >= rule.attempts then 'rule_attempts'
             when job.attempts >= coalesce(job.max_attempts, 3) then 'max_attempts'

@@ -70,6 +70,13 @@ begin
     where not exists (
         select 1 from litejobs_runner where id = new.runner and stopped_at is null
     );
+    select raise(
+        abort,
+        'invalid_tick: seen_at, bytes and free_bytes are whole numbers; correct them, or leave them out'
+    )
+    where new.seen_at <> cast(cast(new.seen_at as numeric) as integer)
+    or new.bytes <> cast(cast(new.bytes as numeric) as integer)
+    or new.free_bytes <> cast(cast(new.free_bytes as numeric) as integer);
     update litejobs_runner
     set seen_at = new.seen_at
     where id = new.runner and new.seen_at > seen_at;
@@ -79,7 +86,10 @@ begin
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
     insert into litejobs__size (bytes, free_bytes)
-    values (new.bytes, new.free_bytes);
+    values (
+        cast(cast(new.bytes as numeric) as integer),
+        cast(cast(new.free_bytes as numeric) as integer)
+    );
     insert into litejobs__wake (runner) values (new.runner);
     insert into litejobs__end_attempts (runner) values (new.runner);
     insert into litejobs__notify_more (most)

@@ -188,6 +188,7 @@ with event (name, about) as (
     ('task.run_now', 'put in line by hand'),
     ('task.requeued', 'put in line again after its end'),
     ('task.late_report', 'its end was reported too late'),
+    ('task.outcome_unread', 'a number in its outcome is none, and counts as not said'),
     ('task.undone', 'moved back by an undo'),
     ('task.changed', 'due at another time, or otherwise queued or limited'),
     ('batch.succeeded', 'all of its jobs are completed'),
@@ -223,3 +224,54 @@ with option (name) as (
     ('crash_delay_ms')
 )
 select name from option;
+
+-- Which numbers does a JSON document say? The one place where they are read: a number
+-- may also be a text, since many clients know no other way, and a whole one may have a
+-- point. `number` and `whole` are NULL where it says something else: what is asked for
+-- is refused then, and what is said of something that has happened counts as not said.
+-- `plain` is each element as JSON with its number read; if it is a list, it is one of
+-- whole numbers.
+--
+-- What a client binds is read alike: x = cast(cast(x as numeric) as integer) holds for
+-- whole numbers alone, since beside a cast SQLite takes a text for a number.
+create view litejobs__json_number as
+select
+    json as document,
+    key,
+    type,
+    case
+        when type = 'integer' or type = 'real' then atom
+        when type = 'text' and atom = cast(atom as numeric)
+            and abs(cast(atom as numeric)) < 1e308
+            then cast(atom as numeric)
+    end as number,
+    case
+        when (type = 'integer' or type = 'real' or type = 'text')
+            and atom = cast(cast(atom as numeric) as integer)
+            then cast(cast(atom as numeric) as integer)
+    end as whole,
+    case type
+        when 'integer' then atom
+        when 'real' then atom
+        when 'text' then case
+            when atom = cast(atom as numeric) and abs(cast(atom as numeric)) < 1e308
+                then cast(atom as numeric)
+            else json_quote(atom)
+        end
+        when 'array' then (
+            select json_group_array(
+                case
+                    when (
+                        each.type = 'integer' or each.type = 'real'
+                        or each.type = 'text'
+                    )
+                        and each.atom = cast(cast(each.atom as numeric) as integer)
+                        then cast(cast(each.atom as numeric) as integer)
+                end
+            )
+            from json_each(said.value) as each
+        )
+        when 'object' then value
+        else type
+    end as plain
+from json_each as said;
