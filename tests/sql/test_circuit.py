@@ -586,7 +586,7 @@ def test_a_cooldown_saturates(held: Sql) -> None:
     )
     end(held, "error")
     held.execute(
-        "update litejobs_circuit set open_until = 1, cooldown_ms = ?", (2**62,)
+        "update litejobs_circuit set open_until = 0, cooldown_ms = ?", (2**62,)
     )
     held.enqueue()
     [probe] = held.claim(1)

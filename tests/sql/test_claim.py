@@ -65,14 +65,15 @@ def test_without_a_time_limit_there_is_no_deadline(db: Sql) -> None:
 def test_the_order_is_priority_then_how_long_due_then_id(db: Sql) -> None:
     db.serve("a")
     db.serve("b", queue="other")
+    now = db.now
     plain = [
-        db.enqueue("a", run_at=500),
-        db.enqueue("b", run_at=500),
-        db.enqueue("b", run_at=400),
-        db.enqueue("a", run_at=600),
+        db.enqueue("a", run_at=now - 500),
+        db.enqueue("b", run_at=now - 500),
+        db.enqueue("b", run_at=now - 600),
+        db.enqueue("a", run_at=now - 400),
     ]
-    low = db.enqueue("a", run_at=1, priority=-1)
-    high = db.enqueue("b", run_at=9_000, priority=3)
+    low = db.enqueue("a", run_at=0, priority=-1)
+    high = db.enqueue("b", run_at=now, priority=3)
     order = [high, plain[2], plain[0], plain[1], plain[3], low]
     assert [claimed_jobs(db, 1) for _ in range(7)] == [*([job] for job in order), []]
 
@@ -81,9 +82,10 @@ def test_a_claim_of_many_equals_as_many_claims_of_one(held: Sql) -> None:
     for task, queue in (("a", None), ("b", "q"), ("c", "r")):
         held.serve(task, queue=queue)
     held.execute("update litejobs_queue set paused = 1 where name = 'r'")
+    now = held.now
     for number in range(30):
         task = "abc"[number % 3]
-        held.enqueue(task, run_at=number * 7 % 11, priority=number * 5 % 3)
+        held.enqueue(task, run_at=now - number * 7 % 11, priority=number * 5 % 3)
     held.execute("savepoint before")
     many = claimed_jobs(held, 12)
     held.execute("rollback to before")
@@ -174,7 +176,7 @@ def test_few_beside_many_lanes_start_as_if_lanes_were_looked_at(
         "update litejobs_queue set aging_ms = 1000 where name = 'q0'",
         "update litejobs_queue set retries = 'after_new' where name = 'q0'",
         "update litejobs_queue set keys = 'round_robin' where name = 'q0'",
-        "update litejobs_job set expires_at = 1 where state = 'pending'",
+        "update litejobs_job set expires_at = 0 where state = 'pending'",
     ],
 )
 def test_where_the_order_is_another_one_lanes_are_looked_at(

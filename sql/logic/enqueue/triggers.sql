@@ -72,6 +72,7 @@ or new.spec_id is not null and (
 or new.options is not null
 or new.concurrency_key glob '*[{}]*' or new.circuit glob '*[{}]*'
 or exists (select 1 from litejobs__crowded)
+or new.run_at between 1 and 99999999999 or new.expires_at between 1 and 99999999999
 or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
@@ -99,6 +100,13 @@ begin
     or new.prev_attempt_id is not null or new.retry_budget_expires_at is not null
     or new.origin is not null or new.prev is not null
     or new.prev_not_stored is not null;
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and run_at or expires_at would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.schedule_id is null
+    and (new.run_at between 1 and upto or new.expires_at between 1 and upto);
     select raise(
         abort,
         'invalid_birth: the place of a job in the log is kept by the database; leave birth and birth_origin out'

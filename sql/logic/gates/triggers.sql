@@ -124,6 +124,13 @@ when new.state <> old.state or new.state = 'closed'
 or new.open_until is not old.open_until
 or new.probe_attempt_id is not old.probe_attempt_id
 begin
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and open_until would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.open_until is not old.open_until and new.open_until between 1 and upto
+    and new.origin is not 'clock' and not exists (select 1 from litejobs_undoing);
     delete from litejobs_circuit_failure
     where circuit = new.name and (new.state <> old.state or new.state = 'closed');
     insert into litejobs__transition (at, subject, old_state, new_state, note, origin)

@@ -103,6 +103,14 @@ begin
     )
     where old.state = 'pending' and new.state = 'pending'
     and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock);
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and run_at would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.run_at <> old.run_at and new.run_at between 1 and upto
+    and old.run_at not between 1 and upto
+    and new.origin is not 'clock' and not exists (select 1 from litejobs_undoing);
     insert into litejobs_before_image (job_id, log_id, image)
     select new.id, mark.log_id, json_object('run_at', old.run_at)
     from (select births + claims + others as log_id from litejobs__mark) as mark
@@ -183,6 +191,13 @@ when (
 and old.created_at is not null and (old.given is null or new.given is not null)
 and not exists (select 1 from litejobs_undoing)
 begin
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and expires_at would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.expires_at is not old.expires_at and new.expires_at between 1 and upto
+    and coalesce(old.expires_at, 0) not between 1 and upto;
     insert into litejobs__changed (job_id, subject, origin, is_frequent)
     select
         new.id,

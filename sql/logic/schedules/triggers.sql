@@ -1,7 +1,9 @@
 -- What happens to a schedule, and at its instants?
 
 -- Key conflicts are met here, because `insert or replace` would otherwise delete the
--- other row, and with it the memory of what has been fired.
+-- other row, and with it the memory of what has been fired. An instant of another
+-- client's is looked at; those of the code are instants, and an undo brings back what
+-- there was.
 create trigger litejobs_schedule_insert_guard
 before insert on litejobs_schedule
 begin
@@ -45,6 +47,13 @@ begin
         select value from litejobs__filled
         where request = json_object('template', template)
     ) is null;
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and start_at or end_at would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.origin is null and new.declared is null
+    and (new.start_at between 1 and upto or new.end_at between 1 and upto);
     insert into litejobs__specify (base_id, said)
     select coalesce(new.spec_id, 0), new.options where new.options is not null;
 end;
@@ -94,7 +103,18 @@ before update on litejobs_schedule
 when new.id <> old.id or new.name <> old.name or new.spec_id is not old.spec_id
 or new.unique_key is not old.unique_key
 or new.concurrency_key is not old.concurrency_key or new.circuit is not old.circuit
+or new.start_at is not old.start_at or new.end_at is not old.end_at
 begin
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and start_at or end_at would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.origin is null and new.declared is old.declared
+    and (
+        new.start_at is not old.start_at and new.start_at between 1 and upto
+        or new.end_at is not old.end_at and new.end_at between 1 and upto
+    );
     select raise(
         abort,
         'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'

@@ -514,6 +514,16 @@ begin
     where new.at <> cast(cast(new.at as numeric) as integer);
     select raise(
         abort,
+        'invalid_instant: instants are milliseconds since 1970, and at would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where new.at between 1 and upto and not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id
+        and new.at between at and coalesce(last_at, at)
+    );
+    select raise(
+        abort,
         'future_backfill: only the past can be filled in; give an instant that is over'
     )
     where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;

@@ -2,7 +2,8 @@
 
 -- The calendar has answered, in numbers as other clients bind them. An instant that is
 -- none would never be fired, and what is planned goes on behind it: so all of them are
--- whole numbers, or nothing is stored.
+-- whole numbers, or nothing is stored. Only where the question itself goes back to 1970
+-- are instants of that time answers, and not seconds.
 create trigger litejobs_plan_is_read
 instead of insert on litejobs_plan
 begin
@@ -30,6 +31,25 @@ begin
             where document = new.instants and whole is null
         )
     end;
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and one of this plan would be in its first years; multiply seconds by a thousand'
+    )
+    from litejobs__seconds
+    where upto > 0 and new.problem is null and (
+        new.after_at > upto and (
+            new.missed_first between 1 and upto or new.missed_last between 1 and upto
+            or exists (
+                select 1 from litejobs__json_number
+                where document = new.instants and whole between 1 and upto
+            )
+        )
+        or exists (
+            select 1 from litejobs_planning
+            where schedule_id = new.schedule_id and after_at > upto
+            and after_at / 1000 = new.after_at
+        )
+    );
     insert into litejobs__record_plan (
         schedule_id, revision, after_at, to_at, fate, missed_first, missed_last,
         missed_count, instants, exhausted, timezone, tz_version, sentence, problem

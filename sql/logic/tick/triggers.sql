@@ -353,8 +353,9 @@ begin
     update litejobs_circuit_failure
     set at = at - new.by_ms;
     update litejobs_circuit
-    set open_until = max(0, open_until - new.by_ms)
+    set open_until = max(0, open_until - new.by_ms), origin = 'clock'
     where open_until is not null;
+    update litejobs_circuit set origin = null where origin = 'clock';
     update litejobs_leftover
     set due_at = max(0, due_at - new.by_ms);
     update litejobs_unique_window
