@@ -16,6 +16,7 @@ ROOT = Path(litejobs.__file__).parents[1]
 MOST = 120.0  # seconds: how long a program may take
 
 OF_NPM = (
+    *("@prisma/adapter-better-sqlite3@6", "@prisma/client@6", "prisma@6"),
     *("better-sqlite3", "drizzle-kit", "drizzle-orm", "knex", "reflect-metadata"),
     *("sequelize", "sqlite3", "typeorm"),
 )

@@ -55,6 +55,10 @@ class Orm(NamedTuple):
         return command_of(FOLDER / self.program, self.package)
 
 
+UNKNOWN_WHY = Differs(
+    f"{REFUSED}Foreign key constraint violated",
+    "it takes what a trigger refuses for this, and drops the sentence",
+)
 CHANGED_ALONE = dict.fromkeys(STALE, Differs("stored", "it writes what was changed"))
 
 ORMS = [
@@ -77,6 +81,12 @@ ORMS = [
     Orm("Sequelize", "sequelize_models.cjs", "sequelize"),
     Orm("TypeORM", "typeorm_entities.cjs", "typeorm"),
     Orm("Drizzle", "drizzle_tables.cjs", "drizzle-orm"),
+    Orm(
+        "Prisma",
+        "prisma_client.cjs",
+        "@prisma/adapter-better-sqlite3",
+        dict.fromkeys(STALE, UNKNOWN_WHY),
+    ),
 ]
 
 

@@ -24,6 +24,11 @@ async function when(orm, job, states) {
   return found;
 }
 
+// What an error says; Prisma's begins with some lines of its own source.
+function words(error) {
+  return error.message.trim().split("\n").pop();
+}
+
 // Let a job run that was loaded before.
 async function begin(orm, db, job, states) {
   const now = "(select now from litejobs_clock)";
@@ -37,7 +42,7 @@ async function saved(orm, loaded) {
     await orm.save(loaded, { priority: 3 });
   } catch (error) {
     const cause = error.original ?? error;
-    return `refused: ${cause.message.replace(/\s+/g, " ")}`;
+    return `refused: ${words(cause)}`;
   }
   return "stored";
 }
@@ -150,7 +155,7 @@ exports.tell = async (name, shown, begin) => {
     try {
       seen = await act(orm, db);
     } catch (error) {
-      seen = `${error.name}: ${error.message.replace(/\s+/g, " ")}`;
+      seen = `${error.name}: ${words(error)}`;
     }
     console.log(`${name}\t${seen}`);
   }
