@@ -146,6 +146,7 @@ SAME_MOMENT = {
     ("litejobs_attempt_close_moves_job", "litejobs_attempt_status_decides"),
     # What is refused is not recorded either.
     ("litejobs_queue_delete_guard", "litejobs_queue_delete_is_recorded"),
+    ("litejobs_circuit_update_guard", "litejobs_circuit_update_is_recorded"),
     ("litejobs_schedule_update_guard", "litejobs_schedule_update_is_recorded"),
     # Nor is it looked up.
     ("litejobs_schedule_update_finds_options", "litejobs_schedule_update_guard"),

@@ -4,12 +4,12 @@
 -- all are completed. `purged_failures` counts those that failed and were deleted since.
 create table litejobs_batch (
     id integer not null primary key autoincrement,
-    state text not null default 'open',
+    state text not null on conflict replace default 'open',
     name text constraint litejobs_batch_name_length
         check (length(name) between 1 and 200),
     created_at integer,
     finished_at integer,
-    purged_failures integer not null default 0,
+    purged_failures integer not null on conflict replace default 0,
     constraint litejobs_batch_state_known check (
         state = 'open' or state = 'sealed' or state = 'succeeded' or state = 'failed'
     ),
@@ -25,7 +25,7 @@ create table litejobs_dependency (
     parent_id integer,
     batch_id integer,
     parent_state text,
-    pending_level integer not null default 0,
+    pending_level integer not null on conflict replace default 0,
     constraint litejobs_dependency_unique unique (job_id, parent_id),
     constraint litejobs_dependency_batch_unique unique (job_id, batch_id),
     constraint litejobs_dependency_has_one_parent

@@ -11,9 +11,9 @@ create table litejobs_executor (
     name text not null primary key,
     slots integer not null,
     runner_id integer not null,
-    held integer not null default 0,
+    held integer not null on conflict replace default 0,
     away_at integer,
-    clean_up_ms integer not null default 0,
+    clean_up_ms integer not null on conflict replace default 0,
     constraint litejobs_executor_name_length check (length(name) between 1 and 200),
     constraint litejobs_executor_slots_in_range check (slots between 1 and 1000000),
     constraint litejobs_executor_held_in_range

@@ -38,6 +38,16 @@ create table litejobs_tally (
     constraint litejobs_tally_is_one_row check (id = 1)
 ) strict;
 
+-- NULL for a column that has a default is not said, and the default holds: that is what
+-- `not null on conflict replace` means. With an `or` clause a statement says otherwise,
+-- and `or ignore` would drop the row without a word. So that is tried here first, where
+-- the name of the column is what SQLite says then (litejobs__take_null).
+create table litejobs_null (
+    name text not null primary key,
+    is_refused_with_an_or_clause_leave_the_column_out integer not null
+        on conflict replace default 0
+) strict, without rowid;
+
 -- What may have lost the last job that needed it: a lane, key, circuit, batch or
 -- operation, by its number or name; and lines of the log that go with one of these, or
 -- are purged. At `due_at` it is to be looked at, and goes if nothing needs it any more.

@@ -15,7 +15,7 @@ create table litejobs_key (
         check (rate_ms between 1 and 31622400000),
     rate_burst integer constraint litejobs_key_rate_burst_in_range
         check (rate_burst between 1 and 1000000),
-    rate_next_us integer not null default 0
+    rate_next_us integer not null on conflict replace default 0
         constraint litejobs_key_rate_next_in_range
         check (rate_next_us between 0 and 253402300799999000),
     closed_until integer,
@@ -33,11 +33,11 @@ where closed_until is not null;
 -- counts that ended in an error or ran out of time.
 create table litejobs_breaker (
     task text not null primary key,
-    threshold integer not null default 5,
+    threshold integer not null on conflict replace default 5,
     window_ms integer,
-    cooldown_ms integer not null default 30000,
-    factor real not null default 2.0,
-    max_cooldown_ms integer not null default 3600000,
+    cooldown_ms integer not null on conflict replace default 30000,
+    factor real not null on conflict replace default 2.0,
+    max_cooldown_ms integer not null on conflict replace default 3600000,
     policy_id integer references litejobs_policy (id),
     constraint litejobs_breaker_task_length check (length(task) between 1 and 200),
     constraint litejobs_breaker_threshold_in_range
@@ -56,11 +56,11 @@ create table litejobs_breaker (
 -- out. `update litejobs_circuit set state = 'closed' where name = 'host:x'` resets it.
 create table litejobs_circuit (
     name text not null primary key,
-    state text not null default 'closed',
+    state text default 'closed',
     opened_at integer,
     open_until integer,
     cooldown_ms integer,
-    opens integer not null default 0,
+    opens integer not null on conflict replace default 0,
     probe_attempt_id integer,
     origin text constraint litejobs_circuit_origin_length
         check (length(origin) between 1 and 200),
@@ -101,12 +101,12 @@ create table litejobs_fact (
 -- `taken` how many have started since the tier was opened last.
 create table litejobs_tier (
     id integer not null primary key,
-    queue text not null default '',
+    queue text not null on conflict replace default '',
     min_priority integer not null,
     every_ms integer not null,
-    at_most integer not null default 1000000000,
-    next_at integer not null default 0,
-    taken integer not null default 0,
+    at_most integer not null on conflict replace default 1000000000,
+    next_at integer not null on conflict replace default 0,
+    taken integer not null on conflict replace default 0,
     constraint litejobs_tier_unique unique (queue, min_priority),
     constraint litejobs_tier_queue_length check (length(queue) <= 200),
     constraint litejobs_tier_id_positive check (id >= 1),

@@ -10,7 +10,7 @@
 create table litejobs_cursor (
     name text not null,
     log_id integer not null,
-    lost_id integer not null default 0,
+    lost_id integer not null on conflict replace default 0,
     made_at integer not null,
     seen_at integer not null,
     since_at integer,

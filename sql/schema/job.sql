@@ -1,13 +1,14 @@
 -- What was asked for, and how far has it got?
 
 -- A job. `created_at` is NULL only between the statement that inserts a bare row and
--- the trigger that completes it in the same statement. `starts` numbers the attempts of
--- its whole life; `attempts` counts those that the limits look at: of the current step,
--- since the last requeue. `given` keeps what the insert named, while its task is not
--- known yet. In a flow, `step` is the label of the current step, `prev_attempt_id` the
--- attempt whose result it is given, `ctx` and `iter` are what rules have remembered. In
--- a chain, `prev` is the result of the job before, and `prev_not_stored` says of which
--- type it was, and why there is none, where that could not be stored.
+-- the trigger that completes it in the same statement; so are counts, state and
+-- arguments for which NULL is given, which is not said. `starts` numbers the attempts
+-- of its whole life; `attempts` counts those that the limits look at: of the current
+-- step, since the last requeue. `given` keeps what the insert named, while its task is
+-- not known yet. In a flow, `step` is the label of the current step, `prev_attempt_id`
+-- the attempt whose result it is given, `ctx` and `iter` are what rules have
+-- remembered. In a chain, `prev` is the result of the job before, and `prev_not_stored`
+-- says of which type it was, and why there is none, where that could not be stored.
 -- `origin` says who makes the change that is being made; the log takes it over, and it
 -- is NULL again. `options` says what has no column, as JSON, and is taken over
 -- (`spec_id`). `schedule_id` and `occurrence_at` name the occurrence that the job came
@@ -28,9 +29,9 @@ create table litejobs_job (
     created_at integer,
     finished_at integer,
     attempt_id integer,
-    starts integer not null default 0,
-    attempts integer not null default 0,
-    crashes integer not null default 0,
+    starts integer default 0,
+    attempts integer default 0,
+    crashes integer default 0,
     stopped_by text,
     cancel_requested_at integer,
     max_attempts integer,
@@ -67,8 +68,8 @@ create table litejobs_job (
     spec_id integer,
     expires_at integer constraint litejobs_job_expires_at_in_range
         check (expires_at between 0 and 253402300799999),
-    delayed_ms integer not null default 0,
-    jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
+    delayed_ms integer default 0,
+    jumps integer default 0 constraint litejobs_job_jumps_not_negative
         check (jumps >= 0),
     prev_attempt_id integer,
     retry_budget_runner_id integer,
@@ -91,13 +92,14 @@ create table litejobs_job (
         check (prev is null or json_valid(prev)),
     prev_not_stored text constraint litejobs_job_prev_not_stored_is_json
         check (prev_not_stored is null or json_valid(prev_not_stored)),
-    args text not null default '[]',
+    args text default '[]',
     constraint litejobs_job_task_length
         check (length(task) between 1 and 200 and instr(task, char(0)) = 0),
     constraint litejobs_job_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_job_args_are_json check (
         case
+            when args is null then created_at is null
             when json_valid(args) then json_type(args) in ('array', 'object')
             else 0
         end
@@ -147,7 +149,11 @@ create table litejobs_job (
         check (length(unique_key) between 1 and 500),
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0),
     constraint litejobs_job_occurrence_is_whole
-        check ((schedule_id is null) = (occurrence_at is null))
+        check ((schedule_id is null) = (occurrence_at is null)),
+    constraint litejobs_job_counts_are_numbers check (
+        created_at is null
+        or starts + attempts + crashes + delayed_ms + jumps is not null
+    )
 ) strict;
 
 -- Which job of this lane comes next? A job whose limits no longer allow an attempt is

@@ -7,12 +7,12 @@
 create table litejobs_policy (
     id integer not null primary key autoincrement,
     task text not null,
-    step text not null default '',
-    otherwise text not null default 'retry',
+    step text not null on conflict replace default '',
+    otherwise text default 'retry',
     source text,
     created_at integer,
     replaced_at integer,
-    purpose text not null default 'retry' constraint litejobs_policy_purpose_known
+    purpose text default 'retry' constraint litejobs_policy_purpose_known
         check (purpose in ('retry', 'circuit')),
     constraint litejobs_policy_task_length check (length(task) between 1 and 200),
     constraint litejobs_policy_otherwise_known check (
@@ -37,7 +37,7 @@ create table litejobs_rule (
     policy_id integer not null references litejobs_policy (id),
     position integer not null,
     action text not null,
-    on_crash integer not null default 0,
+    on_crash integer not null on conflict replace default 0,
     attempts integer,
     options text,
     spec_id integer,
@@ -75,15 +75,15 @@ create table litejobs_condition (
     term integer not null,
     position integer not null,
     source text not null,
-    path text not null default '$',
+    path text not null on conflict replace default '$',
     value text,
-    lowered integer not null default 0,
+    lowered integer not null on conflict replace default 0,
     op text not null,
-    negated integer not null default 0,
+    negated integer not null on conflict replace default 0,
     other_source text,
-    other_path text not null default '$',
+    other_path text not null on conflict replace default '$',
     other_value text,
-    other_lowered integer not null default 0,
+    other_lowered integer not null on conflict replace default 0,
     constraint litejobs_condition_source_known check (
         source = 'literal' or source = 'outcome' or source = 'ctx' or source = 'iter'
         or source = 'attempt' or source = 'step'
@@ -119,7 +119,7 @@ create table litejobs_rule_change (
     target text not null,
     path text not null,
     source text not null,
-    source_path text not null default '$',
+    source_path text not null on conflict replace default '$',
     value text,
     plus text,
     constraint litejobs_rule_change_target_known check (target in ('ctx', 'iter')),

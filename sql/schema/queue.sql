@@ -1,10 +1,11 @@
 -- Where do jobs wait?
 
--- A queue exists from the first job or task that names it. Pausing is
+-- A queue exists from the first job or task that names it. Words for which NULL is
+-- given are `in_order`. Pausing is
 -- `update litejobs_queue set paused = 1 where name = 'mail'`.
 create table litejobs_queue (
     name text not null primary key,
-    paused integer not null default 0,
+    paused integer not null on conflict replace default 0,
     origin text constraint litejobs_queue_origin_length
         check (length(origin) between 1 and 200),
     max_running integer constraint litejobs_queue_max_running_in_range
@@ -15,15 +16,15 @@ create table litejobs_queue (
         check (rate_ms between 1 and 31622400000),
     rate_burst integer constraint litejobs_queue_rate_burst_in_range
         check (rate_burst between 1 and 1000000),
-    rate_next_us integer not null default 0
+    rate_next_us integer not null on conflict replace default 0
         constraint litejobs_queue_rate_next_in_range
         check (rate_next_us between 0 and 253402300799999000),
-    retries text not null default 'in_order'
+    retries text default 'in_order'
         constraint litejobs_queue_retries_known
         check (retries in ('in_order', 'after_new')),
     aging_ms integer constraint litejobs_queue_aging_in_range
         check (aging_ms between 1 and 31622400000),
-    keys text not null default 'in_order' constraint litejobs_queue_keys_known
+    keys text default 'in_order' constraint litejobs_queue_keys_known
         check (keys in ('in_order', 'round_robin')),
     executor text constraint litejobs_queue_executor_length
         check (length(executor) between 1 and 200),

@@ -12,13 +12,13 @@
 -- for ever. The code says a row again with each start, until somebody has `edited` it.
 create table litejobs_retention (
     kind text not null,
-    task text not null default '',
-    queue text not null default '',
+    task text not null on conflict replace default '',
+    queue text not null on conflict replace default '',
     age_ms integer,
     most integer,
     bytes integer,
-    edited integer not null default 1,
-    counted integer not null default 0,
+    edited integer not null on conflict replace default 1,
+    counted integer not null on conflict replace default 0,
     cut_place integer,
     constraint litejobs_retention_kind_known check (
         kind = 'completed' or kind = 'cancelled' or kind = 'dead_lettered'
@@ -123,13 +123,14 @@ create table litejobs_clock_watch (
 -- `retention` and `file` are what the database deletes by itself, for its age or number
 -- and for the size of the file, of which the log has a line each hour.
 create table litejobs_purge (
-    name text not null primary key default (lower(hex(randomblob(16)))),
+    name text not null on conflict replace primary key
+        default (lower(hex(randomblob(16)))),
     states text,
     task text,
     queue text,
     before_at integer,
     origin text,
-    jobs integer not null default 0,
+    jobs integer not null on conflict replace default 0,
     began_at integer,
     until_at integer,
     constraint litejobs_purge_states_are_a_list check (

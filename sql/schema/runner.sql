@@ -10,14 +10,15 @@
 -- `code_at`.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
-    token text not null default (lower(hex(randomblob(16)))),
+    token text not null on conflict replace default (lower(hex(randomblob(16)))),
     pid integer,
     host text,
     threads integer,
     started_at integer,
     seen_at integer,
     stopped_at integer,
-    plans integer not null default 0 constraint litejobs_runner_plans_is_flag
+    plans integer not null on conflict replace default 0
+        constraint litejobs_runner_plans_is_flag
         check (plans in (0, 1)),
     queues text constraint litejobs_runner_queues_are_a_list check (
         case
@@ -26,7 +27,8 @@ create table litejobs_runner (
             else json_type(queues) = 'array' and json_array_length(queues) > 0
         end
     ),
-    stuck integer not null default 0 constraint litejobs_runner_stuck_is_count
+    stuck integer not null on conflict replace default 0
+        constraint litejobs_runner_stuck_is_count
         check (stuck >= 0),
     first_id integer,
     code_at integer,

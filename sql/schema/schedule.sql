@@ -22,7 +22,7 @@ create table litejobs_schedule (
     id integer not null primary key autoincrement,
     name text not null,
     task text not null,
-    args text not null default '[]',
+    args text default '[]',
     expression text,
     timezone text,
     every_ms integer,
@@ -30,13 +30,13 @@ create table litejobs_schedule (
     start_at integer,
     end_at integer,
     max_runs integer,
-    jitter_ms integer not null default 0,
-    misfire text not null default 'one',
+    jitter_ms integer not null on conflict replace default 0,
+    misfire text default 'one',
     misfire_grace_ms integer,
-    misfire_limit integer not null default 100,
-    overlap text not null default 'allow',
-    max_waiting integer not null default 1,
-    paused integer not null default 0,
+    misfire_limit integer not null on conflict replace default 100,
+    overlap text default 'allow',
+    max_waiting integer not null on conflict replace default 1,
+    paused integer not null on conflict replace default 0,
     paused_reason text,
     queue text,
     priority integer,
@@ -54,20 +54,20 @@ create table litejobs_schedule (
     unique_for_ms integer,
     origin text,
     declared text,
-    edited integer not null default 0,
+    edited integer not null on conflict replace default 0,
     runner_id integer,
     created_at integer,
     sentence text,
     tz_version text,
-    runs integer not null default 0,
+    runs integer not null on conflict replace default 0,
     planned_at integer,
     planned_until integer,
     replan_at integer,
-    skip_until integer not null default -1,
-    high_at integer not null default -1,
-    clock_steps integer not null default 0,
-    revision integer not null default 0,
-    invalid integer not null default 0,
+    skip_until integer not null on conflict replace default -1,
+    high_at integer not null on conflict replace default -1,
+    clock_steps integer not null on conflict replace default 0,
+    revision integer not null on conflict replace default 0,
+    invalid integer not null on conflict replace default 0,
     constraint litejobs_schedule_name_unique unique (name),
     constraint litejobs_schedule_id_positive check (id >= 1),
     constraint litejobs_schedule_name_length
@@ -76,6 +76,7 @@ create table litejobs_schedule (
         check (length(task) between 1 and 200 and instr(task, char(0)) = 0),
     constraint litejobs_schedule_args_are_json check (
         case
+            when args is null then created_at is null
             when json_valid(args) then json_type(args) in ('array', 'object')
             else 0
         end
@@ -158,7 +159,9 @@ create table litejobs_schedule (
     constraint litejobs_schedule_origin_length
         check (length(origin) between 1 and 200),
     constraint litejobs_schedule_declared_is_json
-        check (declared is null or json_valid(declared))
+        check (declared is null or json_valid(declared)),
+    constraint litejobs_schedule_is_whole
+        check (created_at is null or misfire is not null and overlap is not null)
 ) strict;
 
 -- Which schedules give these options?

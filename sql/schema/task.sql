@@ -45,7 +45,7 @@ create table litejobs_task (
             else 0
         end
     ),
-    has_misfits integer not null default 0
+    has_misfits integer not null on conflict replace default 0
         constraint litejobs_task_has_misfits_is_flag check (has_misfits in (0, 1)),
     executor text constraint litejobs_task_executor_length
         check (length(executor) between 1 and 200),

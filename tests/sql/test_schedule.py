@@ -1331,7 +1331,7 @@ def test_a_runner_plans_or_does_not(db: Sql) -> None:
 
 def test_the_counts_of_a_schedule_are_never_negative(db: Sql) -> None:
     db.insert("litejobs_schedule", name="s", task="a", every_ms=1000)
-    words = db.refused("update litejobs_schedule set runs = -1")
+    words = db.refused("update litejobs_schedule set clock_steps = -1")
     assert "litejobs_schedule_counts_not_negative" in words
 
 

@@ -114,8 +114,8 @@ select case
         select case
             when max(
                 job.expires_at <= (select now from litejobs_clock)
-                or queue.aging_ms is not null or queue.retries <> 'in_order'
-                or queue.keys <> 'in_order'
+                or queue.aging_ms is not null or queue.retries = 'after_new'
+                or queue.keys = 'round_robin'
             )
                 then null
             when count(*) <= 16 then count(*)

@@ -6,6 +6,8 @@
 create trigger litejobs_dependency_insert_guard
 before insert on litejobs_dependency
 begin
+    insert into litejobs__take_null (value)
+    select null where new.pending_level is null;
     select raise(
         abort,
         'invalid_dependency: parent_state and pending_level are kept by the database; leave them out'
@@ -238,8 +240,8 @@ or new.parent_state is null and old.parent_state is not null and not exists (
 and not exists (
     select 1 from litejobs_batch where id = old.batch_id and state = 'sealed'
 )
-or new.pending_level <> old.pending_level
-and new.pending_level <> old.pending_level - 1 and not (
+or new.pending_level is not old.pending_level
+and new.pending_level is not old.pending_level - 1 and not (
     old.pending_level = 0 and new.pending_level = 2
     and case
         when old.parent_state is null and new.parent_state is null

@@ -5,14 +5,21 @@ create trigger litejobs_batch_insert_guard
 before insert on litejobs_batch
 when new.id > 9007199254740992
 or exists (select 1 from litejobs_batch where id = new.id)
-or not (new.state = 'open' or new.state = 'sealed')
+or new.state is not 'open' and new.state is not 'sealed'
 or new.created_at is not null or new.finished_at is not null
-or new.purged_failures <> 0
+or new.purged_failures is not 0
 begin
+    insert into litejobs__take_null (value)
+    select null where new.state is null or new.purged_failures is null;
     select raise(
         abort,
         'invalid_batch: a new batch is open and empty; leave out all but its name'
-    );
+    )
+    where new.id > 9007199254740992
+    or exists (select 1 from litejobs_batch where id = new.id)
+    or not (new.state = 'open' or new.state = 'sealed')
+    or new.created_at is not null or new.finished_at is not null
+    or new.purged_failures <> 0;
 end;
 
 -- One that is sealed from the beginning is empty, and ends at once.
@@ -33,15 +40,15 @@ create trigger litejobs_batch_update_guard
 before update on litejobs_batch
 when new.id <> old.id
 or old.created_at is not null and new.created_at is not old.created_at
-or new.purged_failures <> old.purged_failures and (
-    new.purged_failures <> old.purged_failures + 1 or new.state = 'succeeded'
+or new.purged_failures is not old.purged_failures and (
+    new.purged_failures is not old.purged_failures + 1 or new.state = 'succeeded'
 )
 or new.finished_at is not old.finished_at and (
-    new.state <> old.state
+    new.state is not old.state
     or (new.finished_at is null) <> (new.state not in ('succeeded', 'failed'))
     or (new.finished_at is null) = (old.finished_at is null)
 )
-or new.state <> old.state and not coalesce(
+or new.state is not old.state and not coalesce(
     old.state = 'open' and new.state = 'sealed'
     or old.state = 'failed' and new.state = 'sealed' and exists (
         select 1

@@ -12,17 +12,20 @@
 -- never run, and what is asked for instead would not either.
 -- All keys of a bare row are templates: `asked` is what its unique key is with the
 -- arguments filled in. Options are looked at before there is a row:
--- `insert or fail` would leave what is there when a constraint of theirs fails.
+-- `insert or fail` would leave what is there when a constraint of theirs fails. What is
+-- NULL was not said; but a row that says when it was created is taken as it is, and
+-- `insert or ignore` would drop one that is not whole without a word.
 create trigger litejobs_job_insert_guard
 before insert on litejobs_job
-when new.unique_key is not null or new.on_conflict is not null
+when new.task is null or new.unique_key is not null or new.on_conflict is not null
 or new.unique_for_ms is not null or new.batch_id is not null or new.prev is not null
 or new.prev_not_stored is not null
-or new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0 or new.delayed_ms <> 0
+or new.starts is not 0 or new.attempts is not 0 or new.crashes is not 0
+or new.delayed_ms is not 0 or new.jumps is not 0 or new.args is null
 or new.attempt_id is not null or new.finished_at is not null
 or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
-or new.jumps <> 0 or new.prev_attempt_id is not null
+or new.prev_attempt_id is not null
 or new.retry_budget_expires_at is not null or new.origin is not null
 or new.schedule_id is not null and exists (
     select 1 from litejobs_job
@@ -60,7 +63,8 @@ or new.lane_id is not null and not exists (
     end
 )
 or new.created_at is not null and (
-    new.concurrency_key is not null
+    new.lane_id is null or new.priority is null or new.run_at is null
+    or new.concurrency_key is not null
     and not exists (select 1 from litejobs_key where key = new.concurrency_key)
     or new.circuit is not null
     and not exists (select 1 from litejobs_circuit where name = new.circuit)
@@ -107,6 +111,16 @@ begin
     from litejobs__seconds
     where new.schedule_id is null
     and (new.run_at between 1 and upto or new.expires_at between 1 and upto);
+    select raise(
+        abort,
+        'invalid_birth: a new job names its task, and one that says when it was created is whole; give the task, and leave created_at out'
+    )
+    where new.task is null or new.created_at is not null and (
+        new.queue is null or new.state is null or new.lane_id is null
+        or new.priority is null or new.run_at is null or new.args is null
+        or new.starts is null or new.attempts is null or new.crashes is null
+        or new.delayed_ms is null or new.jumps is null
+    );
     select raise(
         abort,
         'invalid_birth: the place of a job in the log is kept by the database; leave birth and birth_origin out'
@@ -157,7 +171,7 @@ begin
         abort,
         'invalid_birth: a new job is scheduled, and goes in line when it is due; leave the state out and set run_at'
     )
-    where new.state is not 'scheduled'
+    where coalesce(new.state, 'scheduled') <> 'scheduled'
     and not (
         new.state = 'pending' and new.created_at is not null
         and new.run_at <= (select now from litejobs_clock)
@@ -212,7 +226,7 @@ begin
     )
     select
         asked.unique_key, new.created_at is null and new.unique_key glob '*[{}]*',
-        new.task, new.on_conflict, new.args, new.run_at, new.options,
+        new.task, new.on_conflict, coalesce(new.args, '[]'), new.run_at, new.options,
         new.created_at is not null, new.spec_id, new.batch_id, new.prev_job_id,
         json_object(
             'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
@@ -230,7 +244,10 @@ begin
                 select value from litejobs__filled
                 where request = json_object(
                     'template', new.unique_key, 'strict', 1, 'task', new.task,
-                    'args', json(case when json_valid(new.args) then new.args end)
+                    'args', json(case
+                        when new.args is null then '[]'
+                        when json_valid(new.args) then new.args
+                    end)
                 )
             )
             else new.unique_key
@@ -257,7 +274,10 @@ begin
                 select value from litejobs__filled
                 where request = json_object(
                     'template', new.unique_key, 'strict', 1, 'task', new.task,
-                    'args', json(case when json_valid(new.args) then new.args end)
+                    'args', json(case
+                        when new.args is null then '[]'
+                        when json_valid(new.args) then new.args
+                    end)
                 )
             )
             else new.unique_key
@@ -310,6 +330,20 @@ after insert on litejobs_job
 when new.created_at is null or new.birth is null
 or new.concurrency_key is not null or new.circuit is not null
 begin
+    update litejobs_job
+    set
+        state = coalesce(state, 'scheduled'),
+        starts = coalesce(starts, 0),
+        attempts = coalesce(attempts, 0),
+        crashes = coalesce(crashes, 0),
+        delayed_ms = coalesce(delayed_ms, 0),
+        jumps = coalesce(jumps, 0),
+        args = coalesce(args, '[]')
+    where id = new.id and new.created_at is null and (
+        new.state is null or new.starts is null or new.attempts is null
+        or new.crashes is null or new.delayed_ms is null or new.jumps is null
+        or new.args is null
+    );
     insert into litejobs__fill_key (job)
     select new.id where new.created_at is null and new.unique_key glob '*[{}]*';
     insert into litejobs__apply_defaults (job)

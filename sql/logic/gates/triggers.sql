@@ -167,7 +167,7 @@ end;
 -- anew (`insert or replace`): it has forgotten everything.
 create trigger litejobs_circuit_insert_follows
 after insert on litejobs_circuit
-when new.state <> 'closed' or exists (
+when new.state is not 'closed' or exists (
     select 1 from litejobs_circuit_failure where circuit = new.name
 )
 or exists (
@@ -175,6 +175,8 @@ or exists (
     where circuit = new.name and circuit <> '' and parked and head_id is not null
 )
 begin
+    update litejobs_circuit set state = 'closed'
+    where name = new.name and state is null;
     delete from litejobs_circuit_failure where circuit = new.name;
     insert into litejobs__transition (at, subject, old_state, new_state, note, origin)
     select now, 'circuit ' || new.name, 'closed', new.state, 'circuit', new.origin

@@ -117,8 +117,8 @@ from (
                 / queue.rate_count as interval_us,
             coalesce(queue.rate_burst, 1) - 1 as spare,
             queue.max_running is null and queue.rate_count is null
-                and queue.aging_ms is null and queue.retries = 'in_order'
-                and queue.keys = 'in_order' as ungated
+                and queue.aging_ms is null and queue.retries is not 'after_new'
+                and queue.keys is not 'round_robin' as ungated
         from litejobs_queue as queue
     ) as own
 );

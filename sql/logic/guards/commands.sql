@@ -19,6 +19,10 @@ select null as id, null as task, null as attempt_id, null as old_state,
     null as new_state, null as origin
 where 0;
 
+-- A row comes with NULL for what has a default.
+create view litejobs__take_null as
+select null as value where 0;
+
 -- This job goes, and its unique key holds until then; NULL if it does not.
 create view litejobs__hold_key as
 select null as unique_key, null as job_id, null as until_at where 0;

@@ -25,37 +25,70 @@ begin
     update litejobs_job set origin = null where id = new.id;
 end;
 
--- A job keeps its number, by all its names, its batch and the job before it. No loop
--- sets any of these, so this costs none anything.
+-- A job keeps its number, by all its names, its batch and the job before it. And a
+-- running one that was asked to end is not asked otherwise by a row that was read
+-- before. No loop sets any of these, so this costs none anything.
 create trigger litejobs_job_identity_guard
-before update of id, rowid, oid, _rowid_, batch_id, prev_job_id on litejobs_job
+before update of id, rowid, oid, _rowid_, batch_id, prev_job_id, cancel_requested_at
+on litejobs_job
 when new.id <> old.id
 or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id
+or new.cancel_requested_at is null and old.cancel_requested_at is not null
+and old.state = 'processing' and new.state = 'processing'
 begin
     select raise(
         abort,
         'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
-    );
+    )
+    where new.id <> old.id
+    or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id;
+    select raise(
+        abort,
+        'cancel_requested: a running job that was asked to end stays so; leave cancel_requested_at out'
+    )
+    where not exists (select 1 from litejobs_undoing);
 end;
 
--- It is born once, and its lane is that of its queue and task.
+-- It is born once, and its lane is that of its queue and task: of one that leaves a
+-- lane, all is asked that says where it belongs. What was given while its task was not
+-- known is not given again, as by a row that was read before.
 create trigger litejobs_job_lane_guard
-after update of created_at, lane_id on litejobs_job
-when old.created_at is not null and new.created_at is not old.created_at
-or new.lane_id is not old.lane_id and not exists (
-    select 1 from litejobs_lane
-    where id = new.lane_id and queue = new.queue and task = new.task
-    and requires = coalesce(nullif(new.requires, '[]'), '')
-    and concurrency_key = coalesce(new.concurrency_key, '')
-    and circuit = coalesce(new.circuit, '')
-    and misfit = coalesce(
-        (select signature from litejobs_misfit where job_id = new.id), ''
+after update of created_at, lane_id, given on litejobs_job
+when old.created_at is not null and (
+    new.created_at is not old.created_at
+    or new.given is not null and old.given is null
+)
+or new.lane_id is not old.lane_id and (
+    old.lane_id is not null or not exists (
+        select 1 from litejobs_lane
+        where id = new.lane_id and queue = new.queue and task = new.task
+        and requires = coalesce(nullif(new.requires, '[]'), '')
+        and concurrency_key = coalesce(new.concurrency_key, '')
+        and circuit = coalesce(new.circuit, '')
+        and misfit = coalesce(
+            (select signature from litejobs_misfit where job_id = new.id), ''
+        )
     )
 )
 begin
     select raise(
         abort,
         'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+    )
+    where old.created_at is not null and new.created_at is not old.created_at
+    or new.given is not null and old.given is null and old.created_at is not null
+    and exists (select 1 from litejobs_task where name = old.task)
+    or new.lane_id is not old.lane_id and not exists (
+        select 1
+        from litejobs__place as place
+        cross join litejobs_lane as lane on lane.id = new.lane_id
+        where place.job_id = new.id
+        and lane.queue = place.queue and lane.task = place.task
+        and lane.requires = place.requires and lane.tier_id = place.tier_id
+        and lane.retries = place.retries
+        and lane.concurrency_key = place.concurrency_key
+        and lane.concurrency_limit = place.concurrency_limit
+        and lane.circuit = place.circuit and lane.misfit = place.misfit
     );
 end;
 

@@ -12,6 +12,10 @@ create trigger litejobs_job_state_guard
 after update of state, attempt_id, starts, attempts, finished_at, stopped_by
 on litejobs_job
 when case
+    when new.state = old.state and new.attempts = old.attempts
+        and new.starts = old.starts and new.attempt_id is old.attempt_id
+        and new.finished_at is old.finished_at and new.stopped_by is old.stopped_by
+        then 0
     when old.state = 'processing' and new.state is not 'processing' then not (
         (
             new.state = 'completed' and new.finished_at is not null
@@ -120,7 +124,9 @@ end;
 -- stops at the first that holds; `coalesce` would ask them all.
 --
 -- The counts by which late reports are told apart only grow, and a job is finished
--- exactly if its state says so.
+-- exactly if its state says so. Who moves a job by hand says its state alone: where
+-- the instant of its end comes with it, a whole row is written back that was read
+-- before the job had ended, or was put back in line.
 --
 -- Every move that is not an attempt's own is logged, in the order in which it happened.
 -- Then follows what it brings with it: moves made by hand complete themselves, so that
@@ -252,7 +258,20 @@ begin
     or new.old_state = 'pending' and new.state = 'scheduled'
         and new.run_at > (select now from litejobs_clock)
     or new.old_state in ('scheduled', 'pending') and new.state = 'blocked'
-        and exists (select 1 from litejobs_dependency where job_id = new.id)
+        and exists (
+            select 1
+            from litejobs_dependency as dependency
+            cross join litejobs_job as job on job.id = new.id
+            where dependency.job_id = new.id
+            and not coalesce(
+                coalesce(job.on_parent_success, 'run') = 'run'
+                and (
+                    parent_state = 'completed' or parent_state = 'succeeded'
+                    or parent_state is not null and new.on_parent_failure = 'run'
+                ),
+                0
+            )
+        )
     or new.old_state = 'cancelled' and new.state = 'blocked'
         and not exists (
             select 1 from litejobs__unfinished
@@ -298,6 +317,12 @@ begin
             new.state = 'completed' or new.state = 'dead_lettered'
             or new.state = 'cancelled'
         )
+        or new.state <> new.old_state and (
+            new.finished_at is null and new.by_hand = 1
+            or new.state = 'cancelled'
+                and new.finished_at <> (select now from litejobs_clock)
+        )
+        and not exists (select 1 from litejobs_undoing)
     )
     or new.stopped_by is not new.old_stopped_by and new.state = new.old_state
         and (new.stopped_by is not null or new.state = 'dead_lettered')

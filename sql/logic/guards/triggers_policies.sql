@@ -3,8 +3,9 @@
 -- A policy does not change, it is replaced: attempts that it decided name its rules.
 create trigger litejobs_policy_update_guard
 before update on litejobs_policy
-when new.id <> old.id or new.task <> old.task or new.step <> old.step
-or new.purpose <> old.purpose or new.otherwise <> old.otherwise
+when new.id <> old.id or new.task <> old.task or new.step is not old.step
+or old.purpose is not null and new.purpose is not old.purpose
+or old.otherwise is not null and new.otherwise is not old.otherwise
 or new.source is not old.source
 or old.created_at is not null and new.created_at is not old.created_at
 or old.replaced_at is not null
@@ -43,13 +44,15 @@ end;
 -- One is not written over another: `insert or replace` would.
 create trigger litejobs_rule_insert_guard
 before insert on litejobs_rule
-when new.id > 9007199254740992
+when new.on_crash is null or new.id > 9007199254740992
 or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
 or new.spec_id is not null or new.options is not null
 begin
+    insert into litejobs__take_null (value)
+    select null where new.on_crash is null;
     select raise(
         abort,
         'unknown_spec: the options of a new rule are a JSON object in options; leave spec_id out'
@@ -103,6 +106,9 @@ end;
 create trigger litejobs_condition_insert_guard
 before insert on litejobs_condition
 begin
+    insert into litejobs__take_null (value)
+    select null where new.path is null or new.lowered is null or new.negated is null
+    or new.other_path is null or new.other_lowered is null;
     select raise(
         abort,
         'immutable_policy: a condition never changes; insert another policy, which replaces it'
@@ -115,7 +121,11 @@ begin
         abort,
         'invalid_path: a path that SQLite reads is $ with .members and [places]; correct what is written behind it'
     )
-    from (select new.path as path union all select new.other_path)
+    from (
+        select coalesce(new.path, '$') as path
+        union all
+        select coalesce(new.other_path, '$')
+    )
     where substr(path, 1, 1) <> '$' or instr(path, char(92)) or not exists (
         with recursive walk (rest) as (
             select substr(path, 2)
@@ -179,6 +189,8 @@ end;
 create trigger litejobs_rule_change_insert_guard
 before insert on litejobs_rule_change
 begin
+    insert into litejobs__take_null (value)
+    select null where new.source_path is null;
     select raise(
         abort,
         'immutable_policy: what a rule writes never changes; insert another policy, which replaces it'
@@ -191,7 +203,9 @@ begin
         abort,
         'invalid_path: a path that SQLite reads is $ with .members and [places]; correct what is written behind it'
     )
-    from (select new.path as path union all select new.source_path)
+    from (
+        select new.path as path union all select coalesce(new.source_path, '$')
+    )
     where substr(path, 1, 1) <> '$' or instr(path, char(92)) or not exists (
         with recursive walk (rest) as (
             select substr(path, 2)

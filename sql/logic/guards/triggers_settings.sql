@@ -1,5 +1,21 @@
 -- What is refused of all that stands beside the jobs?
 
+-- NULL is not said, and the default holds, but for a statement with an `or` clause.
+create trigger litejobs__take_null_tries
+instead of insert on litejobs__take_null
+begin
+    insert into litejobs_null (
+        name, is_refused_with_an_or_clause_leave_the_column_out
+    )
+    values ('a column', new.value);
+    select raise(
+        abort,
+        'null_refused: with an or clause SQLite drops a row that has NULL for a default; leave those columns out, or insert without the clause'
+    )
+    where not exists (select 1 from litejobs_null);
+    delete from litejobs_null;
+end;
+
 -- Options are what they are: jobs point at them. Only their text is made, once.
 create trigger litejobs_spec_update_guard
 before update on litejobs_spec
@@ -203,13 +219,18 @@ end;
 -- Runners are numbered by the database.
 create trigger litejobs_runner_insert_guard
 before insert on litejobs_runner
-when new.id > 9007199254740992
+when new.token is null or new.plans is null or new.stuck is null
+or new.id > 9007199254740992
 or exists (select 1 from litejobs_runner where id = new.id)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.token is null or new.plans is null or new.stuck is null;
     select raise(
         abort,
         'immutable_runner: runners are numbered by the database; leave the id out'
-    );
+    )
+    where new.id > 9007199254740992
+    or exists (select 1 from litejobs_runner where id = new.id);
 end;
 
 -- The last instant that a runner saw is an instant, and one that has stopped is over:
@@ -218,6 +239,7 @@ end;
 create trigger litejobs_runner_update_guard
 before update on litejobs_runner
 when new.id <> old.id or new.seen_at not between 0 and 253402300799999
+or new.token is not old.token
 or old.stopped_at is not null and new.stopped_at is null
 begin
     select raise(
@@ -324,14 +346,18 @@ begin
     );
 end;
 
--- So is a circuit.
+-- So is a circuit, and it is open or closed.
 create trigger litejobs_circuit_update_guard
-before update of name on litejobs_circuit
-when new.name <> old.name
+before update of name, state on litejobs_circuit
+when new.name <> old.name or new.state is null and old.state is not null
 begin
     select raise(
         abort,
         'immutable_circuit: a circuit keeps its name; set the circuit of its waiting jobs to another one'
+    )
+    where new.name <> old.name;
+    select raise(
+        abort, 'unknown_state: a circuit is closed, open or half_open; name one'
     );
 end;
 
@@ -356,4 +382,29 @@ begin
         abort,
         'immutable_tier: a tier keeps its number; insert another one, and delete this one'
     );
+end;
+
+-- NULL is not said of an executor,
+create trigger litejobs_executor_insert_guard
+before insert on litejobs_executor
+when new.held is null or new.clean_up_ms is null
+begin
+    insert into litejobs__take_null (value) values (null);
+end;
+
+-- of a breaker,
+create trigger litejobs_breaker_insert_guard
+before insert on litejobs_breaker
+when new.threshold is null or new.cooldown_ms is null or new.factor is null
+or new.max_cooldown_ms is null
+begin
+    insert into litejobs__take_null (value) values (null);
+end;
+
+-- nor of a purge.
+create trigger litejobs_purge_insert_guard
+before insert on litejobs_purge
+when new.name is null or new.jobs is null
+begin
+    insert into litejobs__take_null (value) values (null);
 end;

@@ -176,8 +176,12 @@ after update of lane_id, priority, run_at, retryable, max_attempts
 on litejobs_job
 when new.state = 'pending'
 and (
-    new.concurrency_key is not null or new.circuit is not null
-    or new.lane_id <> old.lane_id
+    new.lane_id <> old.lane_id
+    or (new.concurrency_key is not null or new.circuit is not null) and (
+        new.lane_id is not old.lane_id or new.priority is not old.priority
+        or new.run_at is not old.run_at or new.retryable is not old.retryable
+        or new.max_attempts is not old.max_attempts
+    )
 )
 begin
     insert into litejobs__find_head (lane)
@@ -304,6 +308,10 @@ begin
     set probe_attempt_id = null
     where name = new.old_circuit and new.circuit is not new.old_circuit
     and probe_attempt_id = new.attempt_id;
+    update litejobs_job
+    set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
+    where id = new.id
+    and exists (select 1 from litejobs_rename where old_name = litejobs_job.task);
     insert into litejobs__put_in_lane (job) values (new.id);
     insert into litejobs__leave (kind, name)
     select 'lane', lane_id from litejobs__spare_lane where lane_id = new.left_lane;
@@ -342,7 +350,7 @@ end;
 -- Turns begin, or are no more.
 create trigger litejobs_queue_update_of_keys_begins_turns
 after update of keys on litejobs_queue
-when new.keys <> old.keys
+when new.keys is not old.keys
 begin
     update litejobs_lane set turn = 0 where queue = new.name and turn <> 0;
 end;
@@ -350,7 +358,7 @@ end;
 -- Retries in line get lanes of their own, or leave them.
 create trigger litejobs_queue_update_of_retries_changes_lanes
 after update of retries on litejobs_queue
-when new.retries <> old.retries
+when new.retries is not old.retries
 begin
     insert into litejobs__put_in_lane (job)
     select id from litejobs__unfinished

@@ -4,19 +4,23 @@
 -- was deleted.
 create trigger litejobs_cursor_insert_guard
 before insert on litejobs_cursor
-when max(new.log_id, new.lost_id)
+when new.lost_id is null
+or max(new.log_id, new.lost_id)
     > (select births + claims + others from litejobs__mark)
 begin
+    insert into litejobs__take_null (value) select null where new.lost_id is null;
     select raise(
         abort,
         'invalid_cursor: the log ends before that number; put the cursor at its end or before it'
-    );
+    )
+    where max(new.log_id, coalesce(new.lost_id, 0))
+        > (select births + claims + others from litejobs__mark);
 end;
 
 -- The same, where it is moved.
 create trigger litejobs_cursor_update_guard
 before update of log_id, lost_id on litejobs_cursor
-when max(new.log_id, new.lost_id)
+when max(new.log_id, coalesce(new.lost_id, 0))
     > (select births + claims + others from litejobs__mark)
 begin
     select raise(

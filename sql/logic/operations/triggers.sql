@@ -3,7 +3,8 @@
 -- An operation begins open and empty.
 create trigger litejobs_operation_insert_guard
 before insert on litejobs_operation
-when new.state <> 'open' or new.obstacle is not null or new.at is not null
+when new.undoable is null
+or new.state is not 'open' or new.obstacle is not null or new.at is not null
 or new.undone_at is not null or new.log_id is not null
 or new.id > 9007199254740992
 or exists (select 1 from litejobs_operation where id = new.id)
@@ -11,9 +12,18 @@ or new.command is not null and not exists (
     select 1 from litejobs_operation where coalesce(command, id) = new.command
 )
 begin
+    insert into litejobs__take_null (value)
+    select null where new.state is null or new.undoable is null;
     select raise(
         abort,
         'invalid_operation: a new operation is open and has no history; leave out all but name, detail, origin, undoable and command, which is the first operation of a command'
+    )
+    where new.state <> 'open' or new.obstacle is not null or new.at is not null
+    or new.undone_at is not null or new.log_id is not null
+    or new.id > 9007199254740992
+    or exists (select 1 from litejobs_operation where id = new.id)
+    or new.command is not null and not exists (
+        select 1 from litejobs_operation where coalesce(command, id) = new.command
     );
 end;
 
@@ -35,10 +45,11 @@ end;
 create trigger litejobs_operation_update_guard
 before update on litejobs_operation
 when new.id <> old.id
-or new.state <> old.state and not (
+or new.state is not old.state and not coalesce(
     old.state = 'open' and (new.state = 'done' or new.state = 'lapsed')
     or old.state = 'done' and new.state = 'undone'
-    and exists (select 1 from litejobs_undoing where operation_id = old.id)
+    and exists (select 1 from litejobs_undoing where operation_id = old.id),
+    0
 )
 or old.state <> 'open' and (
     new.name <> old.name or new.detail is not old.detail
@@ -49,7 +60,7 @@ and not (old.state = 'done' and new.state = 'undone')
 or old.at is not null and new.at is not old.at
 or old.log_id is not null and new.log_id is not old.log_id
 or new.command is not old.command
-or new.undoable > old.undoable
+or coalesce(new.undoable, 1) > old.undoable
 or old.obstacle is not null and new.obstacle is not old.obstacle
 begin
     select raise(
@@ -251,7 +262,14 @@ end;
 create trigger litejobs_queue_update_is_recorded
 before update of paused, max_running, rate_count, rate_ms, rate_burst, retries,
     aging_ms, keys, executor on litejobs_queue
-when exists (select 1 from litejobs__recording)
+when (
+    new.paused, new.max_running, new.rate_count, new.rate_ms, new.rate_burst,
+    new.retries, new.aging_ms, new.keys, new.executor
+) is not (
+    old.paused, old.max_running, old.rate_count, old.rate_ms, old.rate_burst,
+    old.retries, old.aging_ms, old.keys, old.executor
+)
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'queue', old.name, image from litejobs__queue_image where name = old.name;
@@ -260,8 +278,11 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_queue_insert_is_recorded
 before insert on litejobs_queue
-when exists (select 1 from litejobs__recording)
+when new.paused is null or new.rate_next_us is null
+or exists (select 1 from litejobs__recording)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.paused is null or new.rate_next_us is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'queue', new.name,
@@ -281,7 +302,12 @@ end;
 -- So are those of a key.
 create trigger litejobs_key_update_is_recorded
 before update of max_running, rate_count, rate_ms, rate_burst on litejobs_key
-when exists (select 1 from litejobs__recording)
+when (
+    new.max_running, new.rate_count, new.rate_ms, new.rate_burst
+) is not (
+    old.max_running, old.rate_count, old.rate_ms, old.rate_burst
+)
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'key', old.key, image from litejobs__key_image as own
@@ -291,8 +317,11 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_key_insert_is_recorded
 before insert on litejobs_key
-when exists (select 1 from litejobs__recording)
+when new.rate_next_us is null
+or exists (select 1 from litejobs__recording)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.rate_next_us is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'key', new.key,
@@ -313,7 +342,8 @@ end;
 -- A fact is about to be stated otherwise.
 create trigger litejobs_fact_update_is_recorded
 before update of value on litejobs_fact
-when exists (select 1 from litejobs__recording)
+when new.value is not old.value
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'fact', old.name, image from litejobs__fact_image where name = old.name;
@@ -343,7 +373,12 @@ end;
 -- How long something is kept is about to change.
 create trigger litejobs_retention_update_is_recorded
 before update of kind, task, queue, age_ms, most, bytes, edited on litejobs_retention
-when exists (select 1 from litejobs__recording)
+when (
+    new.kind, new.task, new.queue, new.age_ms, new.most, new.bytes, new.edited
+) is not (
+    old.kind, old.task, old.queue, old.age_ms, old.most, old.bytes, old.edited
+)
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'retention', key, image from litejobs__retention_image
@@ -351,25 +386,33 @@ begin
     insert into litejobs__record_before_image (kind, key, before)
     select
         'retention',
-        json_array(new.kind, new.task, new.queue),
+        json_array(new.kind, coalesce(new.task, ''), coalesce(new.queue, '')),
         (
             select image from litejobs__retention_image
-            where key = json_array(new.kind, new.task, new.queue)
+            where key = json_array(
+                new.kind, coalesce(new.task, ''), coalesce(new.queue, '')
+            )
         );
 end;
 
 -- A rule about it is about to come, or to be written over.
 create trigger litejobs_retention_insert_is_recorded
 before insert on litejobs_retention
-when exists (select 1 from litejobs__recording)
+when new.task is null or new.queue is null or new.edited is null or new.counted is null
+or exists (select 1 from litejobs__recording)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.task is null or new.queue is null or new.edited is null
+    or new.counted is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'retention',
-        json_array(new.kind, new.task, new.queue),
+        json_array(new.kind, coalesce(new.task, ''), coalesce(new.queue, '')),
         (
             select image from litejobs__retention_image
-            where key = json_array(new.kind, new.task, new.queue)
+            where key = json_array(
+                new.kind, coalesce(new.task, ''), coalesce(new.queue, '')
+            )
         )
     );
 end;
@@ -387,7 +430,12 @@ end;
 -- A circuit is about to open or to close.
 create trigger litejobs_circuit_update_is_recorded
 before update of state, open_until on litejobs_circuit
-when exists (select 1 from litejobs__recording)
+when (
+    new.state, new.open_until
+) is not (
+    old.state, old.open_until
+)
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'circuit', old.name, image from litejobs__circuit_image
@@ -397,8 +445,11 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_circuit_insert_is_recorded
 before insert on litejobs_circuit
-when exists (select 1 from litejobs__recording)
+when new.opens is null
+or exists (select 1 from litejobs__recording)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.opens is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'circuit', new.name,
@@ -419,7 +470,12 @@ end;
 -- A tier is about to change.
 create trigger litejobs_tier_update_is_recorded
 before update of queue, min_priority, every_ms, at_most on litejobs_tier
-when exists (select 1 from litejobs__recording)
+when (
+    new.queue, new.min_priority, new.every_ms, new.at_most
+) is not (
+    old.queue, old.min_priority, old.every_ms, old.at_most
+)
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'tier', old.id, image from litejobs__tier_image where id = old.id;
@@ -429,8 +485,13 @@ end;
 -- (litejobs_tier_insert_changes_lanes), and none that leaves no room for others.
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
-when new.id > 9007199254740992 or exists (select 1 from litejobs__recording)
+when new.queue is null or new.at_most is null or new.next_at is null
+or new.taken is null
+or new.id > 9007199254740992 or exists (select 1 from litejobs__recording)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.queue is null or new.at_most is null or new.next_at is null
+    or new.taken is null;
     select raise(
         abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
     )
@@ -461,7 +522,22 @@ before update of
     concurrency_limit, circuit, requires, expires_in_ms, unique_key,
     on_conflict, unique_for_ms, paused, paused_reason
 on litejobs_schedule
-when exists (select 1 from litejobs__recording)
+when (
+    new.name, new.task, new.args, new.expression, new.timezone, new.every_ms,
+    new.anchor_ms, new.start_at, new.end_at, new.max_runs, new.jitter_ms, new.misfire,
+    new.misfire_grace_ms, new.misfire_limit, new.overlap, new.max_waiting, new.queue,
+    new.priority, new.max_attempts, new.retryable, new.spec_id, new.concurrency_key,
+    new.concurrency_limit, new.circuit, new.requires, new.expires_in_ms,
+    new.unique_key, new.on_conflict, new.unique_for_ms, new.paused, new.paused_reason
+) is not (
+    old.name, old.task, old.args, old.expression, old.timezone, old.every_ms,
+    old.anchor_ms, old.start_at, old.end_at, old.max_runs, old.jitter_ms, old.misfire,
+    old.misfire_grace_ms, old.misfire_limit, old.overlap, old.max_waiting, old.queue,
+    old.priority, old.max_attempts, old.retryable, old.spec_id, old.concurrency_key,
+    old.concurrency_limit, old.circuit, old.requires, old.expires_in_ms,
+    old.unique_key, old.on_conflict, old.unique_for_ms, old.paused, old.paused_reason
+)
+and exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'schedule', old.id, image from litejobs__schedule_image where id = old.id;

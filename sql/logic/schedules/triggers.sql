@@ -7,6 +7,11 @@
 create trigger litejobs_schedule_insert_guard
 before insert on litejobs_schedule
 begin
+    insert into litejobs__take_null (value)
+    select null where new.jitter_ms is null or new.misfire_limit is null
+    or new.max_waiting is null or new.paused is null or new.edited is null
+    or new.runs is null or new.skip_until is null or new.high_at is null
+    or new.clock_steps is null or new.revision is null or new.invalid is null;
     select raise(
         abort,
         'schedule_exists: a schedule has this name already; update that one, or choose another name'
@@ -74,6 +79,9 @@ begin
     where id = new.id and options is not null;
     update litejobs_schedule
     set
+        args = coalesce(args, '[]'),
+        misfire = coalesce(misfire, 'one'),
+        overlap = coalesce(overlap, 'allow'),
         created_at = (select now from litejobs_clock),
         anchor_ms = case
             when every_ms is not null
@@ -104,6 +112,12 @@ when new.id <> old.id or new.name <> old.name or new.spec_id is not old.spec_id
 or new.unique_key is not old.unique_key
 or new.concurrency_key is not old.concurrency_key or new.circuit is not old.circuit
 or new.start_at is not old.start_at or new.end_at is not old.end_at
+or old.created_at is not null and (
+    new.created_at is not old.created_at or new.runs is null or new.runs < old.runs
+    or new.revision is null or new.revision < old.revision
+    or new.planned_until < old.planned_until
+    and new.revision = old.revision and new.revision < 9007199254740992
+)
 begin
     select raise(
         abort,
@@ -114,6 +128,16 @@ begin
     and (
         new.start_at is not old.start_at and new.start_at between 1 and upto
         or new.end_at is not old.end_at and new.end_at between 1 and upto
+    );
+    select raise(
+        abort,
+        'stale_schedule: created_at, runs, planned_until and revision are kept by the database, and this row was read before they changed; read it again, or leave them out'
+    )
+    where old.created_at is not null and (
+        new.created_at is not old.created_at or new.runs is null
+        or new.runs < old.runs or new.revision is null or new.revision < old.revision
+        or new.planned_until < old.planned_until
+        and new.revision = old.revision and new.revision < 9007199254740992
     );
     select raise(
         abort,

@@ -114,9 +114,12 @@ end;
 -- So would options that there are not.
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
-when new.concurrency_key is not null or new.circuit is not null
+when new.has_misfits is null
+or new.concurrency_key is not null or new.circuit is not null
 or new.spec_id is not null or new.options is not null
 begin
+    insert into litejobs__take_null (value)
+    select null where new.has_misfits is null;
     select raise(
         abort,
         'unknown_spec: there are no such options; set options, as a JSON object, instead'
@@ -138,10 +141,23 @@ end;
 
 -- The same when it is changed.
 create trigger litejobs_task_update_guard
-before update of concurrency_key, circuit, spec_id on litejobs_task
+before update of concurrency_key, circuit, spec_id, runner_id on litejobs_task
 when new.concurrency_key is not old.concurrency_key
 or new.circuit is not old.circuit or new.spec_id is not old.spec_id
+or new.runner_id is not old.runner_id
 begin
+    select raise(
+        abort,
+        'stale_task: a living runner has this task, and the one that this row names has stopped; read it again, or leave runner_id out'
+    )
+    where new.runner_id is not old.runner_id and exists (
+        select 1 from litejobs_runner
+        where id = old.runner_id and stopped_at is null
+    )
+    and exists (
+        select 1 from litejobs_runner
+        where id = new.runner_id and stopped_at is not null
+    );
     select raise(
         abort,
         'unknown_spec: there are no such options; set options, as a JSON object, instead'
@@ -223,7 +239,7 @@ begin
     insert into litejobs__place_lanes (queue) values (new.name);
     update litejobs_lane
     set turn = 0
-    where queue = new.name and turn <> 0 and new.keys = 'in_order';
+    where queue = new.name and turn <> 0 and new.keys is not 'round_robin';
     insert into litejobs__put_in_lane (job)
     select job.id
     from (select 1 from litejobs_lane where queue = new.name limit 1) as any_lane
@@ -248,6 +264,8 @@ end;
 create trigger litejobs_policy_insert_replaces
 before insert on litejobs_policy
 begin
+    insert into litejobs__take_null (value)
+    select null where new.step is null;
     select raise(
         abort,
         'immutable_policy: policies are numbered by the database; leave the id out'
@@ -256,11 +274,13 @@ begin
     or exists (select 1 from litejobs_policy where id = new.id);
     update litejobs_policy
     set replaced_at = (select now from litejobs_clock)
-    where task = new.task and step = new.step and purpose = new.purpose
+    where task = new.task and step = coalesce(new.step, '')
+    and purpose = coalesce(new.purpose, 'retry')
     and replaced_at is null and new.replaced_at is null
     and length(new.task) between 1 and 200
     and (
-        new.otherwise = 'retry' or new.otherwise = 'fail' or new.otherwise = 'continue'
+        new.otherwise is null or new.otherwise = 'retry' or new.otherwise = 'fail'
+        or new.otherwise = 'continue'
     )
     and (new.source is null or json_valid(new.source));
 end;
@@ -270,8 +290,12 @@ create trigger litejobs_policy_insert_is_logged
 after insert on litejobs_policy
 begin
     update litejobs_policy
-    set created_at = (select now from litejobs_clock)
-    where id = new.id and created_at is null and replaced_at is null;
+    set
+        otherwise = coalesce(otherwise, 'retry'),
+        purpose = coalesce(purpose, 'retry'),
+        created_at = coalesce(created_at, (select now from litejobs_clock))
+    where id = new.id
+    and (replaced_at is null or otherwise is null or purpose is null);
     insert into litejobs__transition (at, subject, new_state, note)
     select
         now,
