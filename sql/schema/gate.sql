@@ -20,7 +20,7 @@ create table litejobs_key (
         check (rate_next_us between 0 and 253402300799999000),
     closed_until integer,
     constraint litejobs_key_length check (length(key) between 1 and 500)
-) strict, without rowid;
+) strict;
 
 -- Which keys are to be looked at again?
 create index litejobs_key_closed on litejobs_key (closed_until)
@@ -49,7 +49,7 @@ create table litejobs_breaker (
     constraint litejobs_breaker_factor_in_range check (factor between 1.0 and 1000.0),
     constraint litejobs_breaker_max_cooldown_in_range
         check (max_cooldown_ms between cooldown_ms and 3155760000000)
-) strict, without rowid;
+) strict;
 
 -- Something outside that can be broken, and whether it is believed to be. Open until
 -- `open_until`, for ever if that is NULL; then half open: one attempt, the probe, finds
@@ -71,7 +71,7 @@ create table litejobs_circuit (
         coalesce(opened_at, 0) between 0 and 253402300799999
         and coalesce(open_until, 0) between 0 and 253402300799999
     )
-) strict, without rowid;
+) strict;
 
 -- Which circuits are to be probed next?
 create index litejobs_circuit_open on litejobs_circuit (open_until)
@@ -93,7 +93,7 @@ create table litejobs_fact (
         check (length(origin) between 1 and 200),
     constraint litejobs_fact_name_length check (length(name) between 1 and 200),
     constraint litejobs_fact_value_is_flag check (value in (0, 1))
-) strict, without rowid;
+) strict;
 
 -- Jobs of at least `min_priority` (up to the next tier) of a queue, or of every queue
 -- that has no tiers of its own (''), start together: at most `at_most` of those that

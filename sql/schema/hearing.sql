@@ -30,4 +30,4 @@ create table litejobs_cursor (
             and coalesce(since_at, 0) between 0 and 253402300799999
         ),
     primary key (name)
-) strict, without rowid;
+) strict;

@@ -31,7 +31,7 @@ create table litejobs_queue (
     constraint litejobs_queue_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_queue_paused_is_flag check (paused in (0, 1))
-) strict, without rowid;
+) strict;
 
 -- The jobs that the same gates hold back: a gate is asked once per lane, not per job.
 --

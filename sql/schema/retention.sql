@@ -44,7 +44,7 @@ create table litejobs_retention (
         kind <> 'attempt' or age_ms is null and coalesce(most, 1) >= 1
     ),
     primary key (kind, task, queue)
-) strict, without rowid;
+) strict;
 
 -- Where a pass through what there is has come to. It rests, or counts those that have
 -- ended last, or looks at jobs, operations, lines of the log, what schedules have

@@ -65,7 +65,7 @@ create table litejobs_task (
     constraint litejobs_task_retryable_is_flag check (retryable in (0, 1)),
     constraint litejobs_task_priority_in_range
         check (priority between -1000000 and 1000000)
-) strict, without rowid;
+) strict;
 
 -- Of which tasks are jobs to be looked at?
 create index litejobs_task_with_misfits on litejobs_task (name) where has_misfits;
@@ -89,4 +89,4 @@ create table litejobs_rename (
     constraint litejobs_rename_length check (
         length(old_name) between 1 and 200 and length(new_name) between 1 and 200
     )
-) strict, without rowid;
+) strict;

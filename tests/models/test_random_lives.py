@@ -157,7 +157,7 @@ CARELESS_VALUES: list[Any] = [
     *FINISHED, "ok", "error", "retry", "interrupt",
     int(START.timestamp() * 1000), 253_402_300_799_999, 2**62,
 ]  # fmt: skip
-# Tables without a rowid.
+# Tables whose rows have names instead of numbers.
 NAMED = ("litejobs_queue", "litejobs_task")
 COLUMNS = [(table, name) for table, names in CARELESS_COLUMNS.items() for name in names]
 CONFLICTS = ["", "or replace ", "or ignore ", "or fail ", "or abort ", "or rollback "]
