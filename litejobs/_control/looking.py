@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from litejobs._control.job import found
 from litejobs._control.records import (
@@ -99,7 +99,7 @@ def log_lines(
         if not rows and not partial:
             found(store, job_id)
         return [log_line_of(row) for row in rows]
-    lines = _lines_after(store, asked)
+    lines = [log_line_of(row) for row in store.rows("list_events", asked)]
     if after > 0 and not partial:
         # Last, so that nothing can go between the two.
         check_whole(store, after, task)
@@ -128,21 +128,3 @@ def check_whole(source: Source, after: int, task: str | None = None) -> None:
         until,
         tasks,
     )
-
-
-def _lines_after(store: Store, asked: dict[str, Any]) -> list[LogLine]:
-    after, limit = asked["after"], asked["limit"]
-    # The number of the move before, all lines of which are known.
-    number = after // LINES_OF_A_MOVE - 1
-    found: list[LogLine] = []
-    while len(found) < limit:
-        [span] = store.rows(
-            "log_span", {"after": number, "last": None, "limit": limit + 1}
-        )
-        if span["last_id"] == number:
-            break
-        asked["limit"] = limit - len(found)
-        rows = store.rows("list_events", {**asked, **span})
-        found += [log_line_of(row) for row in rows]
-        number = span["last_id"]
-    return found

@@ -5,12 +5,6 @@ select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, ac
     decision, stopped_by, subject, note, origin
 from litejobs__event as event
 where id > :after
-and place > case stream
-    when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
-end
-and place <= case stream
-    when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
-end
 and (
     :task is null
     or exists (select 1 from litejobs_job where id = event.job_id and task = :task)

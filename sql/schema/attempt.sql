@@ -97,6 +97,26 @@ create index litejobs_attempt_ended
 on litejobs_attempt (ended)
 where ended is not null;
 
+-- Which beginning of an attempt comes next in the log, by the id that readers know
+-- (litejobs_event)? By this and its siblings any client reads on from where it was.
+create index litejobs_attempt_event_begun
+on litejobs_attempt (cast(4 * (id + claimed_after) as integer));
+
+-- Which end comes next there?
+create index litejobs_attempt_event_ended
+on litejobs_attempt (cast(4 * ended as integer))
+where ended is not null;
+
+-- Which judgement of one?
+create index litejobs_attempt_event_judged
+on litejobs_attempt (cast(4 * ended + 1 as integer))
+where ended is not null;
+
+-- And which end of a job that followed?
+create index litejobs_attempt_event_left_job
+on litejobs_attempt (cast(4 * ended + 2 as integer))
+where ended is not null and decision in ('complete', 'dead_letter', 'cancel');
+
 -- Which attempts were given back once too often?
 create index litejobs_attempt_given_back
 on litejobs_attempt (id)

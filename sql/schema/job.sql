@@ -187,6 +187,11 @@ where state = 'pending' and (
 -- Does any job need these options? Those that a task says stay, and are not asked for.
 create index litejobs_job_of_spec on litejobs_job (spec_id) where spec_id > 0;
 
+-- Which birth comes next in the log (litejobs_event)?
+create index litejobs_job_event
+on litejobs_job (cast(4 * (id + (birth >> 2)) as integer))
+where birth & 2 = 0;
+
 -- Whose time has come, the important ones first? The state and the lane are there to be
 -- counted.
 create index litejobs_job_waiting

@@ -22,6 +22,10 @@ create index litejobs_line_of_job
 on litejobs_line (job_id)
 where job_id is not null;
 
+-- Which line comes next in it, by the id that readers know (litejobs_event)?
+create index litejobs_line_event
+on litejobs_line (cast(4 * id as integer));
+
 -- What does the log say of this circuit, or of what this operation did?
 create index litejobs_line_of_subject
 on litejobs_line (subject)

@@ -451,11 +451,12 @@ CLIENTS = [
         python("duckdb", "duck.py"),
         "pip: duckdb duckdb-extension-sqlite-scanner",
         {
-            "pause": Differs(
-                "no such column: rowid", "it cannot update a table without rowid"
+            "read on": Differs(
+                "Cannot compare values of type VARCHAR",
+                "what a view works out comes as text: `cast(id as bigint) > 7`",
             ),
             "be the runner": Differs("randomblob does not exist", ITS_OWN),
-            "be the calendar": Differs("Parser Error", ITS_OWN),
+            "be the calendar": Differs("litejobs_plan is not an table", ITS_OWN),
             "7, ms, true, a date": Differs("INTEGER, BIGINT, BOOLEAN, TIMESTAMP"),
             "rows of one insert": Differs("not told"),
             "last id": Differs("not told"),

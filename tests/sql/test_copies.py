@@ -83,7 +83,7 @@ OTHER_LISTS = {
         ("completed", "failed", "dead_lettered"),
     },
     "litejobs_dependency_insert_guard": {("scheduled", "pending", "blocked")},
-    "litejobs_doctor": {("pending", "processing", "blocked")},
+    "litejobs__doctor": {("pending", "processing", "blocked")},
     "litejobs_job_end_tells_others": {
         ("processing", "pending", "scheduled", "failed", "blocked")
     },

@@ -175,7 +175,11 @@ def test_the_docs_name_all_rows_that_there_can_be(db: Sql) -> None:
     [listed] = re.findall(
         r"rows of\s`litejobs_health`, for any client,(.*?)\.", page, re.DOTALL
     )
-    parts = ("litejobs_health", "litejobs__lack_of_room", "litejobs__retention_finding")
+    parts = (
+        "litejobs__health",
+        "litejobs__lack_of_room",
+        "litejobs__retention_finding",
+    )
     views = "".join(
         db.value("select sql from sqlite_schema where name = ?", (name,))
         for name in parts

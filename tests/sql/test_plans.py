@@ -405,6 +405,10 @@ def test_a_schedule_fires_without_a_walk_through_its_ledger(
         ("list_job_events", "sqlite_autoindex_litejobs_attempt_1"),
         ("list_job_events", "SEARCH litejobs_job USING INTEGER PRIMARY KEY"),
         ("list_attempts", "sqlite_autoindex_litejobs_attempt_1"),
+        ("list_events", "litejobs_job_event"),
+        ("list_events", "litejobs_attempt_event_begun"),
+        ("list_events", "litejobs_attempt_event_left_job"),
+        ("list_events", "litejobs_line_event"),
     ],
 )
 def test_a_question_is_answered_by_its_index(
@@ -414,17 +418,16 @@ def test_a_question_is_answered_by_its_index(
 
 
 def test_the_log_is_read_on_from_where_one_was(client: Sql) -> None:
-    for query in ("list_events", "look_events", "new_transitions", "export_events"):
-        found = faults(client, _statements.queries()[query])
-        assert set(found) <= {"MATERIALIZE line"}, query  # the three lines of a move
+    for query in ("look_events", "new_transitions", "export_events"):
+        assert faults(client, _statements.queries()[query]) == [], query
         lines = [line.strip() for line in plan(client, _statements.queries()[query])]
         for where in (
             "litejobs_job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
             "litejobs_attempt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
             "litejobs_attempt USING INDEX litejobs_attempt_ended (ended>? AND ended<?)",
-            "litejobs_line USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            "line USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         ):
-            assert f"SEARCH {where}" in lines, query
+            assert [line for line in lines if line.endswith(where)], query
 
 
 def test_the_faults_are_found() -> None:

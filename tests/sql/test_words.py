@@ -95,8 +95,9 @@ def written() -> Iterator[dict[str, set[str]]]:
 def test_each_event_that_can_be_written_is_a_row_and_each_row_can() -> None:
     db = on_apsw(traced=False)
     db.serve("a")
-    db.enqueue("a")
-    [attempt] = db.claim()
+    for _ in range(2):
+        db.enqueue("a")
+    attempt, failed = db.claim(2)
     lines: set[tuple[str | None, ...]] = set()
     for words in written():
         if "job_id" not in words:
@@ -118,6 +119,7 @@ def test_each_event_that_can_be_written_is_a_row_and_each_row_can() -> None:
             )
     assert len(lines) > 200
     names = set(db.column("select distinct name from litejobs_event"))
+    db.settle(failed, "error")
     db.execute(
         "insert into litejobs_settle (attempt, outcome) values (?, ?)",
         (attempt, '{"status":"ok"}'),
@@ -149,7 +151,7 @@ def test_each_reason_that_is_said_is_a_row_and_each_row_is_said(db: Sql) -> None
     said = {code for code in rows if re.search(rf"""'{code}'|'"{code}":1,'""", WORDS)}
     assert said == set(rows)
     own = re.findall(
-        r"select\s+job\.id(?: as job_id)?,\s+'(\w+)'", source(db, "litejobs_block")
+        r"select\s+job\.id(?: as job_id)?,\s+'(\w+)'", source(db, "litejobs__block")
     )
     [code] = re.findall(
         r"case((?:(?!\bcase\b).)*)end as code",

@@ -285,16 +285,16 @@ def with_another(old: str, new: str) -> Callable[[str], str]:
 
 RETOLD: list[tuple[str, Callable[[str], str]]] = [
     # A comment inside a text is none: what comes behind it is run.
-    ("litejobs_doctor", with_another("|| ' ", "|| '-- ' || x'00' || '\n ")),
-    ("litejobs_doctor", with_another("|| ' ", "|| '/* ' || x'00' || ' */ ")),
-    ("litejobs_doctor", with_another("|| ' ", "|| '\" ' || x'00' || '\" ")),
+    ("litejobs__doctor", with_another("|| ' ", "|| '-- ' || x'00' || '\n ")),
+    ("litejobs__doctor", with_another("|| ' ", "|| '/* ' || x'00' || ' */ ")),
+    ("litejobs__doctor", with_another("|| ' ", "|| '\" ' || x'00' || '\" ")),
     # Blanks count there.
     ("litejobs__moved_follows", with_another("a state is", "a state  is")),
     ("litejobs__moved_follows", with_another("a state is", "a state\nis")),
     # To SQLite this is a letter, and no blank.
     ("litejobs_clock", with_another(" as ", " as\u00a0")),
     # Here the end of a name.
-    ("litejobs_block", with_another("from litejobs_job", 'from "litejobs_"job')),
+    ("litejobs__block", with_another("from litejobs_job", 'from "litejobs_"job')),
     # Behind it SQLite reads nothing.
     ("litejobs_clock", lambda text: text + "\0 and more"),
 ]

@@ -36,7 +36,7 @@ LINEAR = frozenset(
 
 OURS = frozenset(
     {
-        *(("glob", "litejobs_doctor"), ("replace", "litejobs_doctor")),
+        *(("glob", "litejobs__doctor"), ("replace", "litejobs__doctor")),
         *(("instr", "chosen"), ("json_set", "litejobs__operation_obstacle")),
         *(("glob", "litejobs__filled"), ("glob", "litejobs__schedule_key")),
         *(("glob", "walk"), ("instr", "walk"), ("replace", "walk")),

@@ -409,23 +409,30 @@ select
     job.step,
     job.ctx,
     job.iter,
-    case
-        when job.prev_attempt_id is null then job.prev
-        else (
-            select prev.outcome -> '$.result' from litejobs_attempt as prev
-            where prev.id = job.prev_attempt_id
-        )
-    end as prev,
-    case
-        when job.prev_attempt_id is null then job.prev_not_stored
-        else (
-            select prev.outcome -> '$.result_not_stored' from litejobs_attempt as prev
-            where prev.id = job.prev_attempt_id
-        )
-    end as prev_not_stored,
+    cast(
+        case
+            when job.prev_attempt_id is null then job.prev
+            else (
+                select prev.outcome -> '$.result' from litejobs_attempt as prev
+                where prev.id = job.prev_attempt_id
+            )
+        end
+        as text
+    ) as prev,
+    cast(
+        case
+            when job.prev_attempt_id is null then job.prev_not_stored
+            else (
+                select prev.outcome -> '$.result_not_stored'
+                from litejobs_attempt as prev
+                where prev.id = job.prev_attempt_id
+            )
+        end
+        as text
+    ) as prev_not_stored,
     job.cancel_requested_at,
-    coalesce(job.max_attempts, 3) as max_attempts,
+    cast(coalesce(job.max_attempts, 3) as integer) as max_attempts,
     (select executor from litejobs_placement where attempt_id = attempt.id) as executor
 from litejobs_attempt as attempt
-cross join litejobs_job as job on job.id = attempt.job_id
-where attempt.finished_at is null;
+cross join litejobs_job as job
+where job.id = attempt.job_id and attempt.finished_at is null;

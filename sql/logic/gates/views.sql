@@ -431,7 +431,7 @@ where away_at is not null;
 
 -- Every reason why a waiting job may not run now: one row each, none for a job that
 -- waits only for a free slot, for a runner, or for its turn.
-create view litejobs_block as
+create view litejobs__block as
 select
     job.id as job_id,
     'due' as code,
@@ -573,3 +573,13 @@ where (
     or job.state = 'failed'
 )
 and not gate.is_open;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_block as
+select
+    block.job_id,
+    cast(block.code as text) as code,
+    cast(block.detail as text) as detail,
+    cast(block.object as text) as object,
+    cast(block.until_at as integer) as until_at
+from litejobs__block as block;

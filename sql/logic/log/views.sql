@@ -44,6 +44,12 @@ select
     start_no,
     ended,
     finished_at,
+    status,
+    action,
+    rule_id,
+    stopped_by,
+    step,
+    decision,
     cast(case decision
         when 'complete' then 'completed'
         when 'retry' then 'failed'

@@ -334,12 +334,13 @@ select
     detail,
     origin,
     state,
-    at,
-    strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000.0, 'unixepoch') as time,
+    line.at,
+    cast(strftime('%Y-%m-%dT%H:%M:%fZ', line.at / 1000.0, 'unixepoch') as text)
+        as time,
     undone_at,
-    changes,
-    in_the_way is null as can_be_undone,
-    in_the_way
+    cast(changes as integer) as changes,
+    cast(in_the_way is null as integer) as can_be_undone,
+    cast(in_the_way as text) as in_the_way
 from (
     select
         operation.*,
@@ -352,4 +353,4 @@ from (
             )
         ) as in_the_way
     from litejobs__operation_line as operation
-);
+) as line;

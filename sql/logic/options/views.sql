@@ -23,6 +23,7 @@ from litejobs_spec;
 -- What has been said of the attempts of each job, by itself and by its task when it was
 -- asked for: JSON.
 create view litejobs_job_spec as
-select job.id as job_id, job.spec_id, coalesce(spec.text, '{}') as options
+select job.id as job_id, job.spec_id,
+    cast(coalesce(spec.text, '{}') as text) as options
 from litejobs_job as job
 left join litejobs_spec as spec on spec.id = job.spec_id;

@@ -15,7 +15,7 @@ where task <> '' and at <= (select now from litejobs_clock);
 --
 -- All of it is told from when on it is whole: of each task after its last job that was
 -- deleted, the threads' time after the last one of all. That was at `horizon_at`.
-create view litejobs_measures as
+create view litejobs__measures as
 select
     retries,
     retries_succeeded,
@@ -91,10 +91,32 @@ cross join (
     )
 );
 
+-- The same, plain enough for any reader of the file.
+create view litejobs_measures as
+select
+    cast(measures.retries as integer) as retries,
+    cast(measures.retries_succeeded as integer) as retries_succeeded,
+    cast(measures.retry_success_rate as real) as retry_success_rate,
+    cast(measures.retry_latency_ms as real) as retry_latency_ms,
+    cast(measures.ended as integer) as ended,
+    cast(measures.dead_lettered as integer) as dead_lettered,
+    cast(measures.dead_letter_rate as real) as dead_letter_rate,
+    cast(measures.busy_ms as integer) as busy_ms,
+    cast(measures.capacity_ms as integer) as capacity_ms,
+    cast(measures.pool_utilisation as real) as pool_utilisation,
+    cast(measures.retried as integer) as retried,
+    cast(measures.retried_succeeded as integer) as retried_succeeded,
+    cast(measures.retried_success_rate as real) as retried_success_rate,
+    cast(measures.retry_wait_ms as real) as retry_wait_ms,
+    cast(measures.new_busy_ms as integer) as new_busy_ms,
+    cast(measures.retry_busy_ms as integer) as retry_busy_ms,
+    cast(measures.horizon_at as integer) as horizon_at
+from litejobs__measures as measures;
+
 -- How many jobs are in which state? All but the completed ones have indexes, which are
 -- walked through; completed are those that are left of all, of which the first have
 -- been counted (litejobs_tally).
-create view litejobs_count as
+create view litejobs__count as
 with counted (state, jobs) as (
     select state, count(*) from litejobs_job
     where state in ('scheduled', 'failed')
@@ -142,3 +164,10 @@ from (
 )
 group by state
 having sum(jobs) <> 0;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_count as
+select
+    cast(counted.state as text) as state,
+    cast(counted.jobs as integer) as jobs
+from litejobs__count as counted;

@@ -8,7 +8,7 @@
 -- All jobs are walked once, and all lanes: that takes a second or two for a million
 -- jobs, so this is for people. What no query can see, such as damaged pages or a
 -- process that is gone, `litejobs doctor` adds.
-create view litejobs_doctor as
+create view litejobs__doctor as
 with waiting (queue, task, jobs) as (
     select lane.queue, lane.task, count(*)
     from litejobs_lane as lane
@@ -397,3 +397,13 @@ from (
 union all
 -- What keeps jobs from being run is known more quickly.
 select code, level, object, sentence, remedy from litejobs_health;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_doctor as
+select
+    cast(finding.code as text) as code,
+    cast(finding.level as text) as level,
+    cast(finding.object as text) as object,
+    cast(finding.sentence as text) as sentence,
+    cast(finding.remedy as text) as remedy
+from litejobs__doctor as finding;

@@ -46,7 +46,7 @@ limit 1;
 -- be asked every few seconds; what is unsound in the rows is found by litejobs_doctor,
 -- which has these findings, too. What only the process of the runner knows (a full
 -- disk, say), it shows by locks: litejobs doctor --probe, and jobs.health().
-create view litejobs_health as
+create view litejobs__health as
 with living (id, threads) as (
     select id, threads from litejobs_runner
     where stopped_at is null
@@ -230,3 +230,13 @@ from litejobs__lack_of_room
 union all
 select code, level, object, object || ' ' || singular, remedy
 from litejobs__retention_finding;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_health as
+select
+    cast(finding.code as text) as code,
+    cast(finding.level as text) as level,
+    cast(finding.object as text) as object,
+    cast(finding.sentence as text) as sentence,
+    cast(finding.remedy as text) as remedy
+from litejobs__health as finding;

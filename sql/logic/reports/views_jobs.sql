@@ -14,18 +14,34 @@ select
     job.args,
     job.created_at,
     job.run_at,
-    case when job.state = 'failed' then job.run_at end as next_retry_at,
+    cast(
+        case when job.state = 'failed' then job.run_at end
+        as integer
+    ) as next_retry_at,
     job.finished_at,
-    strftime('%Y-%m-%dT%H:%M:%fZ', job.created_at / 1000.0, 'unixepoch') as created,
-    strftime('%Y-%m-%dT%H:%M:%fZ', job.run_at / 1000.0, 'unixepoch') as due,
-    strftime('%Y-%m-%dT%H:%M:%fZ', job.finished_at / 1000.0, 'unixepoch') as finished,
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', job.created_at / 1000.0, 'unixepoch')
+        as text
+    ) as created,
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', job.run_at / 1000.0, 'unixepoch')
+        as text
+    ) as due,
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', job.finished_at / 1000.0, 'unixepoch')
+        as text
+    ) as finished,
     job.attempts as attempt_count,
-    coalesce(job.max_attempts, 3) as max_attempts,
-    max(job.attempts - 1, 0) as retry_count,
-    case
-        when coalesce(job.retryable, 1) then max(coalesce(job.max_attempts, 3) - 1, 0)
-        else 0
-    end as max_retries,
+    cast(coalesce(job.max_attempts, 3) as integer) as max_attempts,
+    cast(max(job.attempts - 1, 0) as integer) as retry_count,
+    cast(
+        case
+            when coalesce(job.retryable, 1)
+                then max(coalesce(job.max_attempts, 3) - 1, 0)
+            else 0
+        end
+        as integer
+    ) as max_retries,
     job.starts,
     job.crashes,
     job.stopped_by,
@@ -40,20 +56,29 @@ select
     job.retry_budget_expires_at,
     job.progress,
     job.progress_message,
-    (select nullif(executor, '') from litejobs_lane where id = job.lane_id) as executor,
-    job.cancel_requested_at is not null as cancel_requested,
+    cast(
+        (select nullif(executor, '') from litejobs_lane where id = job.lane_id)
+        as text
+    ) as executor,
+    cast(job.cancel_requested_at is not null as integer) as cancel_requested,
     attempt.status as last_status,
-    attempt.outcome ->> '$.error.type' as last_error_type,
-    attempt.outcome ->> '$.error.message' as last_error,
+    cast(attempt.outcome ->> '$.error.type' as text) as last_error_type,
+    cast(attempt.outcome ->> '$.error.message' as text) as last_error,
     job.concurrency_key,
     job.circuit,
     job.requires,
     job.expires_at,
     job.batch_id,
-    case when job.state = 'completed' then attempt.outcome -> '$.result' end as result,
-    case
-        when job.state = 'completed' then attempt.outcome -> '$.result_not_stored'
-    end as result_not_stored
+    cast(
+        case when job.state = 'completed' then attempt.outcome -> '$.result' end
+        as text
+    ) as result,
+    cast(
+        case
+            when job.state = 'completed' then attempt.outcome -> '$.result_not_stored'
+        end
+        as text
+    ) as result_not_stored
 from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 
@@ -108,7 +133,7 @@ from (
 
 -- Why does this job not run, and what can be done about it? Every block, or else what
 -- it waits for instead, or does.
-create view litejobs_why as
+create view litejobs__why as
 select
     job_id,
     code,
@@ -181,6 +206,17 @@ from (
     )
 ) as why
 where not is_beside_the_point;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_why as
+select
+    why.job_id,
+    cast(why.code as text) as code,
+    cast(why.detail as text) as detail,
+    cast(why.object as text) as object,
+    cast(why.until_at as integer) as until_at,
+    cast(why.remedy as text) as remedy
+from litejobs__why as why;
 
 -- What is it that a job does, or waits for, where nothing keeps it from running? Of
 -- each job: litejobs_why takes those that have no block. Where `detail` or `remedy` is
@@ -325,10 +361,18 @@ select
     placement.executor,
     placement.worker,
     placement.memory_bytes,
-    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
-    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
-        as finished,
-    case when attempt.status = 'ok' then attempt.outcome -> '$.result' end as result
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch')
+        as text
+    ) as claimed,
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
+        as text
+    ) as finished,
+    cast(
+        case when attempt.status = 'ok' then attempt.outcome -> '$.result' end
+        as text
+    ) as result
 from litejobs_attempt as attempt
 left join litejobs_rule as rule on rule.id = attempt.rule_id
 left join litejobs_placement as placement on placement.attempt_id = attempt.id;

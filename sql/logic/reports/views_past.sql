@@ -15,42 +15,49 @@
 create view litejobs_moment as
 select
     moment.json as at,
-    max(
-        coalesce(
-            (
-                select id + (birth >> 2) from litejobs_job
-                where created_at <= moment.value and birth & 2 = 0
-                order by id desc limit 1
+    cast(
+        max(
+            coalesce(
+                (
+                    select id + (birth >> 2) from litejobs_job
+                    where created_at <= moment.value and birth & 2 = 0
+                    order by id desc limit 1
+                ),
+                0
             ),
-            0
-        ),
-        coalesce(
-            (
-                select id + claimed_after from litejobs_attempt
-                where claimed_at <= moment.value
-                order by id desc limit 1
+            coalesce(
+                (
+                    select id + claimed_after from litejobs_attempt
+                    where claimed_at <= moment.value
+                    order by id desc limit 1
+                ),
+                0
             ),
-            0
-        ),
-        coalesce(
-            (
-                select ended from litejobs_attempt
-                where ended is not null and finished_at <= moment.value
-                order by ended desc limit 1
+            coalesce(
+                (
+                    select ended from litejobs_attempt
+                    where ended is not null and finished_at <= moment.value
+                    order by ended desc limit 1
+                ),
+                0
             ),
-            0
-        ),
-        coalesce(
-            (
-                select id from litejobs_line
-                where at <= moment.value
-                order by id desc limit 1
+            coalesce(
+                (
+                    select line.id from litejobs_line as line
+                    where line.at <= moment.value
+                    order by id desc limit 1
+                ),
+                0
             ),
-            0
-        ),
-        coalesce(
-            (select max(log_id) from litejobs_horizon where at <= moment.value), 0
+            coalesce(
+                (
+                    select max(horizon.log_id) from litejobs_horizon as horizon
+                    where horizon.at <= moment.value
+                ),
+                0
+            )
         )
+        as integer
     ) as log_id
 from json_each as moment;
 
@@ -250,58 +257,82 @@ create view litejobs_job_past as
 select
     past.log_id,
     past.id,
-    past.task,
-    past.queue,
-    past.state,
-    past.priority,
+    cast(past.task as text) as task,
+    cast(past.queue as text) as queue,
+    cast(past.state as text) as state,
+    cast(past.priority as integer) as priority,
     job.args,
     job.created_at,
-    past.run_at,
-    case when past.state = 'failed' then past.run_at end as next_retry_at,
-    case when past.state in ('completed', 'dead_lettered', 'cancelled')
-        then past.ended_at end as finished_at,
-    past.attempts as attempt_count,
-    past.max_attempts,
-    max(past.attempts - 1, 0) as retry_count,
-    case when past.retryable then max(past.max_attempts - 1, 0) else 0 end
-        as max_retries,
-    past.starts,
-    past.crashes,
-    case when past.state in ('completed', 'dead_lettered', 'cancelled')
-        then past.stopped_by end as stopped_by,
+    cast(past.run_at as integer) as run_at,
+    cast(
+        case when past.state = 'failed' then past.run_at end
+        as integer
+    ) as next_retry_at,
+    cast(
+        case when past.state in ('completed', 'dead_lettered', 'cancelled')
+            then past.ended_at end
+        as integer
+    ) as finished_at,
+    cast(past.attempts as integer) as attempt_count,
+    cast(past.max_attempts as integer) as max_attempts,
+    cast(max(past.attempts - 1, 0) as integer) as retry_count,
+    cast(
+        case when past.retryable then max(past.max_attempts - 1, 0) else 0 end
+        as integer
+    ) as max_retries,
+    cast(past.starts as integer) as starts,
+    cast(past.crashes as integer) as crashes,
+    cast(
+        case when past.state in ('completed', 'dead_lettered', 'cancelled')
+            then past.stopped_by end
+        as text
+    ) as stopped_by,
     job.unique_key,
-    past.step,
-    case when past.is_as_it_is then job.ctx end as ctx,
-    case when past.is_as_it_is then job.iter end as iter,
-    past.jumps,
-    past.delayed_ms,
+    cast(past.step as text) as step,
+    cast(case when past.is_as_it_is then job.ctx end as text) as ctx,
+    cast(case when past.is_as_it_is then job.iter end as text) as iter,
+    cast(past.jumps as integer) as jumps,
+    cast(past.delayed_ms as integer) as delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)
         as retry_budget_ms,
-    past.retry_budget_expires_at,
-    case when past.is_as_it_is then job.progress end as progress,
-    case when past.is_as_it_is then job.progress_message end as progress_message,
-    (select nullif(executor, '') from litejobs_lane where id = job.lane_id) as executor,
-    case
-        when past.state = 'processing' then (
-            select note from litejobs_line
-            where job_id = past.id and id > past.next_number and id <= past.number
-            and (note = 'cancel_requested' or note = 'undone')
-            order by id desc limit 1
-        ) is 'cancel_requested'
-        else past.state in ('completed', 'dead_lettered', 'cancelled')
-            and past.cancel_requested_at is not null
-    end as cancel_requested,
+    cast(past.retry_budget_expires_at as integer) as retry_budget_expires_at,
+    cast(case when past.is_as_it_is then job.progress end as real) as progress,
+    cast(
+        case when past.is_as_it_is then job.progress_message end
+        as text
+    ) as progress_message,
+    cast(
+        (select nullif(executor, '') from litejobs_lane where id = job.lane_id)
+        as text
+    ) as executor,
+    cast(
+        case
+            when past.state = 'processing' then coalesce((
+                select note from litejobs_line
+                where job_id = past.id and id > past.next_number and id <= past.number
+                and (note = 'cancel_requested' or note = 'undone')
+                order by id desc limit 1
+            ) = 'cancel_requested', 0)
+            else past.state in ('completed', 'dead_lettered', 'cancelled')
+                and past.cancel_requested_at is not null
+        end
+        as integer
+    ) as cancel_requested,
     prev.status as last_status,
-    prev.outcome ->> '$.error.type' as last_error_type,
-    prev.outcome ->> '$.error.message' as last_error,
-    case
-        when past.state = 'completed' then prev.outcome -> '$.result_not_stored'
-    end as result_not_stored,
+    cast(prev.outcome ->> '$.error.type' as text) as last_error_type,
+    cast(prev.outcome ->> '$.error.message' as text) as last_error,
+    cast(
+        case
+            when past.state = 'completed' then prev.outcome -> '$.result_not_stored'
+        end
+        as text
+    ) as result_not_stored,
     prev.id as last_attempt_id
 from litejobs__past_state as past
-cross join litejobs_job as job on job.id = past.id
+cross join litejobs_job as job
 left join litejobs_attempt as prev
-    on prev.id = case when not coalesce(past.is_running, 0) then past.prev_id end;
+    on prev.id = case when not coalesce(past.is_running, 0) then past.prev_id end
+where job.id = past.id;
 
 -- Attempts as they stood then, as litejobs_attempt_report has them now.
 create view litejobs_attempt_past as
@@ -330,9 +361,18 @@ select
     placement.executor,
     placement.worker,
     placement.memory_bytes,
-    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
-    strftime('%Y-%m-%dT%H:%M:%fZ', ended.finished_at / 1000.0, 'unixepoch') as finished,
-    case when ended.status = 'ok' then ended.outcome -> '$.result' end as result
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch')
+        as text
+    ) as claimed,
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', ended.finished_at / 1000.0, 'unixepoch')
+        as text
+    ) as finished,
+    cast(
+        case when ended.status = 'ok' then ended.outcome -> '$.result' end
+        as text
+    ) as result
 from litejobs_attempt as attempt
 cross join json_each as moment
 left join litejobs_attempt as ended

@@ -217,7 +217,7 @@ where job.created_at is not null;
 -- `log_id`, is where it begins; those after it may only be what follows. `event_id` is
 -- the number of that event in litejobs_event, and of a row that differs the last one of
 -- its job. It is asked for some jobs after the other, as doctor does.
-create view litejobs_replay_difference as
+create view litejobs__replay_difference as
 select
     job_id,
     log_id,
@@ -464,6 +464,17 @@ from (
     )
 )
 where differs is not null;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_replay_difference as
+select
+    difference.job_id,
+    cast(difference.log_id as integer) as log_id,
+    cast(difference.event_id as integer) as event_id,
+    cast(difference.at as integer) as at,
+    cast(difference.code as text) as code,
+    cast(difference.sentence as text) as sentence
+from litejobs__replay_difference as difference;
 
 -- Do the counts of the whole file agree with its rows? Each of them is one question.
 create view litejobs__replay_count as

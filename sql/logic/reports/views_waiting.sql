@@ -15,7 +15,7 @@
 -- those are asked whose own gates can be closed. A key is full only if a job of it
 -- runs, or nobody may; its rate holds only what has a next start; circuits that are
 -- closed hold nothing.
-create view litejobs_waiting as
+create view litejobs__waiting as
 with in_line (lane_id, jobs, since_at, job_id) as materialized (
     select lane_id, sum(jobs), min(since_at), job_id
     from (
@@ -293,3 +293,19 @@ select
 from held
 cross join litejobs__reason as reason on reason.code = held.code
 group by held.code, held.detail, held.object, held.queue, held.task;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_waiting as
+select
+    cast(waiting.code as text) as code,
+    cast(waiting.detail as text) as detail,
+    cast(waiting.object as text) as object,
+    cast(waiting.queue as text) as queue,
+    cast(waiting.task as text) as task,
+    cast(waiting.jobs as integer) as jobs,
+    cast(waiting.since_at as integer) as since_at,
+    cast(waiting.job_id as integer) as job_id,
+    cast(waiting.until_at as integer) as until_at,
+    cast(waiting.until_last_at as integer) as until_last_at,
+    cast(waiting.remedy as text) as remedy
+from litejobs__waiting as waiting;

@@ -313,48 +313,54 @@ from litejobs_retaining;
 create view litejobs_retention_report as
 select
     kind,
-    nullif(task, '') as task,
-    nullif(queue, '') as queue,
+    cast(nullif(task, '') as text) as task,
+    cast(nullif(queue, '') as text) as queue,
     age_ms,
     most,
     bytes,
-    case
-        when edited then 'person'
-        when task = '' and queue = '' and exists (
-            select 1 from litejobs__retention_default as usual
-            where usual.kind = litejobs_retention.kind
-            and usual.age_ms is litejobs_retention.age_ms
-            and usual.most is litejobs_retention.most
-        )
-            then 'default'
-        else 'code'
-    end as source,
-    case
-        when kind = 'file' then case
-            when bytes is null then 'of any size'
-            else 'below ' || case
-                when bytes % 1000000000 = 0 then (bytes / 1000000000) || 'GB'
-                when bytes % 1000000 = 0 then (bytes / 1000000) || 'MB'
-                when bytes % 1000 = 0 then (bytes / 1000) || 'kB'
-                else bytes || ' bytes'
+    cast(
+        case
+            when edited then 'person'
+            when task = '' and queue = '' and exists (
+                select 1 from litejobs__retention_default as usual
+                where usual.kind = litejobs_retention.kind
+                and coalesce(usual.age_ms, -1) = coalesce(litejobs_retention.age_ms, -1)
+                and coalesce(usual.most, -1) = coalesce(litejobs_retention.most, -1)
+            )
+                then 'default'
+            else 'code'
+        end
+        as text
+    ) as source,
+    cast(
+        case
+            when kind = 'file' then case
+                when bytes is null then 'of any size'
+                else 'below ' || case
+                    when bytes % 1000000000 = 0 then (bytes / 1000000000) || 'GB'
+                    when bytes % 1000000 = 0 then (bytes / 1000000) || 'MB'
+                    when bytes % 1000 = 0 then (bytes / 1000) || 'kB'
+                    else bytes || ' bytes'
+                end
             end
+            when kind = 'attempt' then case
+                when most is null then 'all of a job'
+                else 'the newest ' || most || ' of a job'
+            end
+            when age_ms is null then 'for ever'
+            when age_ms = 0 then 'not at all'
+            when age_ms % 86400000 = 0 then (age_ms / 86400000) || 'd'
+            when age_ms % 3600000 = 0 then (age_ms / 3600000) || 'h'
+            when age_ms % 60000 = 0 then (age_ms / 60000) || 'm'
+            when age_ms % 1000 = 0 then (age_ms / 1000) || 's'
+            else age_ms || 'ms'
+        end || case
+            when kind <> 'attempt' and most is not null
+                then ', the newest ' || most || ' at most'
+            else ''
         end
-        when kind = 'attempt' then case
-            when most is null then 'all of a job'
-            else 'the newest ' || most || ' of a job'
-        end
-        when age_ms is null then 'for ever'
-        when age_ms = 0 then 'not at all'
-        when age_ms % 86400000 = 0 then (age_ms / 86400000) || 'd'
-        when age_ms % 3600000 = 0 then (age_ms / 3600000) || 'h'
-        when age_ms % 60000 = 0 then (age_ms / 60000) || 'm'
-        when age_ms % 1000 = 0 then (age_ms / 1000) || 's'
-        else age_ms || 'ms'
-    end || case
-        when kind <> 'attempt' and most is not null
-            then ', the newest ' || most || ' at most'
-        else ''
-    end as kept
+        as text
+    ) as kept
 from litejobs_retention;
 
 -- For how long has the clock been steady, where that is not long enough for something

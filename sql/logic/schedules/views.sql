@@ -18,27 +18,37 @@ select
     every_ms,
     anchor_ms,
     tz_version,
-    after_at,
-    case fate
-        when 'paused' then min(skip_until, until_at)
-        when 'late' then min(late_until, until_at)
-        else until_at
-    end as to_at,
-    case
-        when fate <> 'missed' then 0
-        when misfire = 'all' then misfire_limit
-        else 1
-    end as keep,
-    case
-        when fate <> 'missed' or end_at <= now then 0
-        else max(0, 16 - (
-            select count(*) from litejobs_occurrence
-            where schedule_id = fated.id and state = 'planned' and at > fated.now
-        ))
-    end as wanted,
+    cast(after_at as integer) as after_at,
+    cast(
+        case fate
+            when 'paused' then min(skip_until, until_at)
+            when 'late' then min(late_until, until_at)
+            else until_at
+        end
+        as integer
+    ) as to_at,
+    cast(
+        case
+            when fate <> 'missed' then 0
+            when misfire = 'all' then misfire_limit
+            else 1
+        end
+        as integer
+    ) as keep,
+    cast(
+        case
+            when fate <> 'missed' or end_at <= now then 0
+            else max(0, 16 - (
+                select count(1) from litejobs_occurrence as planned
+                where planned.schedule_id = fated.id and planned.state = 'planned'
+                and planned.at > fated.now
+            ))
+        end
+        as integer
+    ) as wanted,
     high_at,
     clock_steps,
-    fate,
+    cast(fate as text) as fate,
     replan_at
 from (
     select
@@ -73,7 +83,10 @@ create view litejobs_upcoming as
 select
     occurrence.at,
     occurrence.due_at,
-    strftime('%Y-%m-%dT%H:%M:%fZ', occurrence.due_at / 1000.0, 'unixepoch') as due,
+    cast(
+        strftime('%Y-%m-%dT%H:%M:%fZ', occurrence.due_at / 1000.0, 'unixepoch')
+        as text
+    ) as due,
     schedule.id as schedule_id,
     schedule.name as schedule,
     schedule.task,
@@ -82,8 +95,9 @@ select
     schedule.timezone,
     schedule.sentence
 from litejobs_occurrence as occurrence
-cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
-where occurrence.state = 'planned' and schedule.paused = 0
+cross join litejobs_schedule as schedule
+where schedule.id = occurrence.schedule_id and occurrence.state = 'planned'
+and schedule.paused = 0
 order by occurrence.due_at, schedule.id;
 
 -- How each schedule is doing. One that the code has declared is `vanished` if that of
@@ -99,16 +113,19 @@ select
     schedule.timezone,
     schedule.every_ms,
     schedule.sentence,
-    case
-        when schedule.paused then 'paused'
-        when next.at is not null then 'active'
-        when schedule.replan_at is null then 'ended'
-        when schedule.sentence is null then 'unplanned'
-        else 'active'
-    end as state,
+    cast(
+        case
+            when schedule.paused then 'paused'
+            when next.at is not null then 'active'
+            when schedule.replan_at is null then 'ended'
+            when schedule.sentence is null then 'unplanned'
+            else 'active'
+        end
+        as text
+    ) as state,
     schedule.paused_reason as reason,
-    case when not schedule.paused then next.at end as next_at,
-    case when not schedule.paused then next.due_at end as next_due_at,
+    cast(case when not schedule.paused then next.at end as integer) as next_at,
+    cast(case when not schedule.paused then next.due_at end as integer) as next_due_at,
     last.at as last_at,
     last.state as last_state,
     last.reason as last_reason,
@@ -116,25 +133,29 @@ select
     schedule.runs,
     schedule.misfire,
     schedule.overlap,
-    schedule.declared is not null as is_declared,
+    cast(schedule.declared is not null as integer) as is_declared,
     schedule.edited,
-    schedule.declared is not null and coalesce(
-        (select max(id) from litejobs_runner) <> coalesce(schedule.runner_id, 0), 0
+    cast(
+        schedule.declared is not null and coalesce(
+            (select max(id) from litejobs_runner) <> coalesce(schedule.runner_id, 0), 0
+        )
+        as integer
     ) as vanished
 from litejobs_schedule as schedule
 left join litejobs_occurrence as next
     on next.schedule_id = schedule.id and next.is_range = 0
     and next.at = (
-        select at from litejobs_occurrence
-        where schedule_id = schedule.id and state = 'planned'
-        order by at limit 1
+        select planned.at from litejobs_occurrence as planned
+        where planned.schedule_id = schedule.id and planned.state = 'planned'
+        order by planned.at limit 1
     )
 left join litejobs_occurrence as last
     on last.schedule_id = schedule.id and last.is_range = 0
     and last.at = (
-        select at from litejobs_occurrence
-        where schedule_id = schedule.id and is_range = 0 and state <> 'planned'
-        order by at desc limit 1
+        select past.at from litejobs_occurrence as past
+        where past.schedule_id = schedule.id and past.is_range = 0
+        and past.state <> 'planned'
+        order by past.at desc limit 1
     );
 
 -- The unique key of each schedule, with the arguments filled in; `text` is that with

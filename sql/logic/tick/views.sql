@@ -29,45 +29,49 @@ where priorities.priority is not null;
 create view litejobs_agenda as
 select
     (select now from litejobs_clock) as now,
-    (select min(run_at) from litejobs__due) as next_run_at,
-    (
+    cast((select min(run_at) from litejobs__due) as integer) as next_run_at,
+    cast((
         select min(deadline_at) from litejobs_attempt
         where finished_at is null and deadline_at is not null
-    ) as next_deadline_at,
-    (
+    ) as integer) as next_deadline_at,
+    cast((
         select min(expires_at) from litejobs_job
         where expires_at is not null
         and finished_at is null and state <> 'processing'
-    ) as next_expires_at,
-    (
+    ) as integer) as next_expires_at,
+    cast((
         select min(open_until) from litejobs_circuit
         where state = 'open' and open_until is not null
-    ) as next_probe_at,
-    (
+    ) as integer) as next_probe_at,
+    cast((
         select min(closed_until) from litejobs_key where closed_until is not null
-    ) as next_key_at,
-    (
+    ) as integer) as next_key_at,
+    cast((
         select min(queue_rate_until) from litejobs__queue_gate where rate_next_us > 0
-    ) as next_queue_at,
-    (
+    ) as integer) as next_queue_at,
+    cast((
         select min(next_at) from litejobs_tier
         where taken >= at_most and next_at > (select now from litejobs_clock)
-    ) as next_tier_at,
-    (
+    ) as integer) as next_tier_at,
+    cast((
         select min(due_at) from litejobs_occurrence where state = 'planned'
-    ) as next_occurrence_at,
-    (
+    ) as integer) as next_occurrence_at,
+    cast((
         select min(replan_at) from litejobs_schedule
         where replan_at is not null and paused = 0
-    ) as next_plan_at,
-    min(
-        coalesce((select min(due_at) from litejobs_leftover), window.until_at),
-        coalesce(window.until_at, (select min(due_at) from litejobs_leftover))
+    ) as integer) as next_plan_at,
+    cast(
+        min(
+            coalesce((select min(due_at) from litejobs_leftover), spare.until_at),
+            coalesce(spare.until_at, (select min(due_at) from litejobs_leftover))
+        )
+        as integer
     ) as next_leftover_at,
-    (select at from litejobs__next_retention) as next_retention_at
+    cast((select next.at from litejobs__next_retention as next) as integer)
+        as next_retention_at
 from (
     select min(until_at) + 3600000 as until_at from litejobs_unique_window
-) as window;
+) as spare;
 
 -- One row if something has waited for an instant that has come, or jobs in line are to
 -- be looked at, else none.
