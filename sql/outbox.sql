@@ -11,11 +11,13 @@
 -- job. Such a row is left alone until `error` is set back to null.
 
 -- name: create_sqlite
+-- NULL, as object mappers write it, is not said.
 create table if not exists litejobs_outbox (
     id integer not null primary key autoincrement,
-    delivery_key text not null unique default (lower(hex(randomblob(16)))),
+    delivery_key text not null on conflict replace unique
+        default (lower(hex(randomblob(16)))),
     task text not null,
-    args text not null default '[]',
+    args text not null on conflict replace default '[]',
     queue text,
     priority integer,
     run_at integer,

@@ -102,6 +102,18 @@ def test_committed_row_becomes_a_job_and_is_gone(
     assert outbox.deliver() == 0
 
 
+def test_null_in_a_row_is_not_said(
+    jobs: LiteJobs, app: Application, outbox: Outbox
+) -> None:
+    """Object mappers name all columns of a row that they insert."""
+    names = [name for _, name, *_ in app.do("pragma table_info(litejobs_outbox)")]
+    row: dict[str, Any] = {**dict.fromkeys(names), "task": "send"}
+    app.put(**row)
+    app.put(**row)
+    assert outbox.deliver() == 2
+    assert arguments(jobs) == {"[]": 2}
+
+
 def test_rolled_back_row_leaves_no_job(
     jobs: LiteJobs, app: Application, outbox: Outbox
 ) -> None:
