@@ -2,7 +2,8 @@
 
 -- A queue exists from the first job or task that names it. Words for which NULL is
 -- given are `in_order`. Pausing is
--- `update litejobs_queue set paused = 1 where name = 'mail'`.
+-- `insert into litejobs_queue (name, paused) values ('mail', 1)
+-- on conflict (name) do update set paused = 1`, which holds before that, too.
 create table litejobs_queue (
     name text not null primary key,
     paused integer not null on conflict replace default 0,

@@ -710,8 +710,9 @@ def test_blocked_and_dead_jobs_are_counted_in_their_queues(path: Path) -> None:
         assert jobs.drain() == 1
         assert last.state == "dead_lettered"
     with looking(path) as looker:
-        a, b = looker.look()["queues"]
+        a, b, default = looker.look()["queues"]
     assert (a["pending"], a["dead_lettered"], b["blocked"]) == (1, 1, 1)
+    assert default["waiting"] == 0
     assert not a["at_least"]
 
 

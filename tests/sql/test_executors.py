@@ -294,7 +294,9 @@ def test_many_at_once_are_those_that_start_one_by_one(db: Sql, seed: int) -> Non
             named = (executor, task)
             db.execute("update litejobs_task set executor = ? where name = ?", named)
     for number in range(3):
-        db.execute("insert into litejobs_queue (name) values (?)", (f"q{number}",))
+        db.execute(
+            "insert or ignore into litejobs_queue (name) values (?)", (f"q{number}",)
+        )
     queues = (
         ("max_running", (None, 2, 3)),
         ("rate_count", (None, 2)),

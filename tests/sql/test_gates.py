@@ -1466,7 +1466,7 @@ def test_of_a_key_what_uses_up_more_than_its_limit_is_not_claimed_ahead(
     db.serve("a", concurrency_key="k{0}")
     db.serve("b", concurrency_key="k{0}", **options)
     db.execute("update litejobs_runner set threads = 2")
-    db.insert("litejobs_queue", name="turns", keys="round_robin")
+    db.insert("litejobs_queue", "insert or replace", name="turns", keys="round_robin")
     first = [db.enqueue("a", args=f"[{n}]") for n in range(4)]
     between = [db.enqueue("b", args=f"[{n}]") for n in range(4, 8)]
     later = [db.enqueue("a", args=f"[{n}]") for n in range(8, 12)]

@@ -272,6 +272,7 @@ def test_a_queue_that_is_written_anew_has_its_new_order(db: Sql) -> None:
     db.serve("a", concurrency_key="k")
     db.insert(
         "litejobs_queue",
+        "insert or replace",
         name="default",
         aging_ms=60_000,
         retries="after_new",
@@ -340,7 +341,7 @@ def test_a_lane_of_no_queue_keeps_no_job_for_ever(db: Sql, how: str) -> None:
     sentence = db.refused(f"{how} into litejobs_lane (queue, task) values ('new', 'a')")
     assert sentence == "immutable_lane: lanes are kept by the database"
     job = db.enqueue("a", queue="new")
-    assert db.column("select name from litejobs_queue") == ["new"]
+    assert db.column("select name from litejobs_queue") == ["default", "new"]
     assert db.begin(job)
 
 

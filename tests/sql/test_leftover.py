@@ -163,7 +163,7 @@ def test_a_base_lane_goes_also_if_it_was_noted_before_the_one_below_it(db: Sql) 
 
 def test_a_lane_of_retries_goes_with_the_one_of_first_attempts(db: Sql) -> None:
     db.serve("a", concurrency_key="{0}", delay_ms=0, backoff="none")
-    db.insert("litejobs_queue", name="default", retries="after_new")
+    db.execute("update litejobs_queue set retries = 'after_new'")
     job = db.enqueue(args='["x"]')
     db.fail(job)
     db.tick()

@@ -210,7 +210,7 @@ def test_nothing_is_idle_that_is_due_or_runs(held: Sql) -> None:
 
 def paced_queue(held: Sql) -> None:
     held.execute(
-        "insert into litejobs_queue (name, rate_count, rate_ms)"
+        "insert or replace into litejobs_queue (name, rate_count, rate_ms)"
         " values ('default', 1, 60000)"
     )
 

@@ -451,7 +451,7 @@ def test_what_people_did_goes_after_a_month(sure: Sql) -> None:
 def test_lines_about_no_job_go_after_a_month(sure: Sql) -> None:
     sure.execute("insert into litejobs_queue (name) values ('q')")
     for paused in (1, 0, 1):
-        sure.execute("update litejobs_queue set paused = ?", (paused,))
+        sure.execute("update litejobs_queue set paused = ? where name = 'q'", (paused,))
     job = sure.job_in("dead_lettered")
     told = "select subject from litejobs__transition where job_id is null"
     before = len(sure.column(told))

@@ -244,3 +244,36 @@ def test_pausing_by_an_insert_is_logged_too(db: Sql, known: bool) -> None:
     assert db.execute("select origin from litejobs_queue where name = 'mail'") == [
         (None,)
     ]
+
+
+# Its queue ----------------------------------------------------------------------------
+
+
+def test_a_queue_is_paused_before_its_first_job(db: Sql) -> None:
+    """By an update, which changes no row where there is none."""
+    pause = "update litejobs_queue set paused = 1 where name = ? returning name"
+    db.serve("send", queue="mail")
+    db.serve("other")
+    for queue in ("mail", "default"):
+        assert db.execute(pause, (queue,)) == [(queue,)]
+    jobs = [db.enqueue("send"), db.enqueue("other")]
+    assert db.claim(9) == []
+    assert {db.job(job).state for job in jobs} == {"pending"}
+    # So it is where another queue is named later.
+    db.execute("update litejobs_task set queue = 'letters' where name = 'send'")
+    assert db.execute(pause, ("letters",)) == [("letters",)]
+    db.enqueue("send")
+    assert db.claim(9) == []
+
+
+def test_a_queue_that_nothing_names_yet_is_paused_by_an_upsert(db: Sql) -> None:
+    pause = (
+        "insert into litejobs_queue (name, paused) values ('mail', ?) "
+        "on conflict (name) do update set paused = excluded.paused"
+    )
+    db.execute(pause, (1,))
+    db.serve("send", queue="mail")
+    db.enqueue("send")
+    assert db.claim(9) == []
+    db.execute(pause, (0,))
+    assert len(db.claim(9)) == 1

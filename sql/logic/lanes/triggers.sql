@@ -464,11 +464,16 @@ begin
 end;
 
 -- Another executor of a task: its lanes are of that one from now on, and so are the
--- jobs that wait in them.
-create trigger litejobs_task_update_of_executor_places_lanes
-after update of executor on litejobs_task
-when new.executor is not old.executor
+-- jobs that wait in them. Another queue is there from now on.
+create trigger litejobs_task_update_places_lanes
+after update of executor, queue on litejobs_task
+when new.executor is not old.executor or new.queue is not old.queue
 begin
+    insert into litejobs_queue (name)
+    select coalesce(new.queue, 'default')
+    where not exists (
+        select 1 from litejobs_queue where name = coalesce(new.queue, 'default')
+    );
     insert into litejobs__place_lanes (task) values (new.name);
 end;
 

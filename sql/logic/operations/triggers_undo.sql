@@ -140,7 +140,8 @@ begin
     )
     and not exists (
         select 1 from litejobs_lane where queue = litejobs_queue.name
-    );
+    )
+    and name not in (select coalesce(queue, 'default') from litejobs_task);
     insert into litejobs_key (key)
     select change.key from litejobs_change as change
     where change.operation_id = new.operation_id and change.kind = 'key'

@@ -111,15 +111,24 @@ end;
 
 -- A template is text with {names} in it, each of an argument (litejobs__filled). Any
 -- other brace would be noticed only when a job is asked for, which then could not be.
--- So would options that there are not.
+-- So would options that there are not. Its queue is there from now on, and can be
+-- paused before its first job.
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
 when new.has_misfits is null
 or new.concurrency_key is not null or new.circuit is not null
 or new.spec_id is not null or new.options is not null
+or not exists (
+    select 1 from litejobs_queue where name = coalesce(new.queue, 'default')
+)
 begin
     insert into litejobs__take_null (value)
     select null where new.has_misfits is null;
+    insert into litejobs_queue (name)
+    select coalesce(new.queue, 'default')
+    where coalesce(length(new.queue), 1) between 1 and 200 and not exists (
+        select 1 from litejobs_queue where name = coalesce(new.queue, 'default')
+    );
     select raise(
         abort,
         'unknown_spec: there are no such options; set options, as a JSON object, instead'
