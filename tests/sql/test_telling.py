@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import ERRORS, Sql, as_new, on_apsw
 from tests.sql.test_dependency import (
     after_batch,
@@ -415,6 +416,28 @@ def told_by(most: int) -> Sql:
     db.execute("drop view litejobs__notified_at_once")
     db.execute(f"create view litejobs__notified_at_once as select {most} as most")
     return db
+
+
+@for_each("how", ["completed", "dead_lettered", "cancelled"])
+@for_each("ticks", [0, 1, 9])
+def test_batch_may_end_once_more_before_all_wait_for_it_again(
+    how: str, ticks: int
+) -> None:
+    with as_new(told_by(3)) as db:
+        db.serve("a", max_attempts=1)
+        batch, member = batch_of(db, members=1, sealed=True)
+        for _ in range(10):
+            after_batch(db, batch)
+        end(db, member, "dead_lettered")
+        tell_all(db)
+        assert counts(db, member + 1) == {"cancelled": 10}
+        requeue(db, member)
+        for _ in range(ticks):
+            db.tick()
+        end(db, member, how)
+        tell_all(db)
+        known = "pending" if how == "completed" else "cancelled"
+        assert counts(db, member + 1) == {known: 10}
 
 
 def again(db: Sql, chance: random.Random) -> None:

@@ -240,6 +240,10 @@ or new.parent_state is null and old.parent_state is not null and not exists (
 and not exists (
     select 1 from litejobs_batch where id = old.batch_id and state = 'sealed'
 )
+and not exists (
+    select 1 from litejobs_telling
+    where batch_id = old.batch_id and parent_state = 'again'
+)
 or new.pending_level is not old.pending_level
 and new.pending_level is not old.pending_level - 1 and not (
     old.pending_level = 0 and new.pending_level = 2
