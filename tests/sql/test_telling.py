@@ -418,6 +418,36 @@ def told_by(most: int) -> Sql:
     return db
 
 
+def levels_below(db: Sql, *widths: int) -> int:
+    """A job with so many children, each of which has so many, and so on."""
+    root = db.enqueue("a")
+    level = [root]
+    for width in widths:
+        level = [child_of(db, parent) for parent in level for _ in range(width)]
+    return root
+
+
+@for_each("widths", [(2, 6), (1, 3, 4), (5, 1, 1)])
+@for_each("ticks", [0, 1, 2, 3, 5, 8])
+def test_who_waits_again_hears_that_a_job_far_above_failed_once_more(
+    widths: tuple[int, ...], ticks: int
+) -> None:
+    """Also while ticks still have those below to put back: none is waited for."""
+    with as_new(told_by(3)) as db:
+        db.serve("a", max_attempts=1)
+        root = levels_below(db, *widths)
+        below = len(db.column("select id from litejobs_job")) - 1
+        for how in ("dead_lettered", "cancelled", "dead_lettered"):
+            end(db, root, how)
+            tell_all(db)
+            assert counts(db, root + 1) == {"cancelled": below}
+            requeue(db, root)
+            for _ in range(ticks):
+                db.tick()
+        tell_all(db)
+        assert counts(db, root + 1) == {"blocked": below}
+
+
 @for_each("how", ["completed", "dead_lettered", "cancelled"])
 @for_each("ticks", [0, 1, 9])
 def test_batch_may_end_once_more_before_all_wait_for_it_again(
@@ -438,6 +468,33 @@ def test_batch_may_end_once_more_before_all_wait_for_it_again(
         tell_all(db)
         known = "pending" if how == "completed" else "cancelled"
         assert counts(db, member + 1) == {known: 10}
+
+
+@for_each("widths", [(2, 6), (1, 3, 4), (5, 1, 1)])
+@for_each("ticks", [0, 1, 2, 3, 5, 8])
+def test_what_ticks_told_those_far_below_is_undone_with_the_operation(
+    widths: tuple[int, ...], ticks: int
+) -> None:
+    """Also where each of them has few who wait for it."""
+    with as_new(told_by(3)) as db:
+        db.serve("a", max_attempts=1)
+        root = levels_below(db, *widths)
+        below = len(db.column("select id from litejobs_job")) - 1
+        for act, before in ((cancel, "blocked"), (requeue, "cancelled")):
+            db.insert("litejobs_operation", name="by hand")
+            act(db, root)
+            db.execute(
+                "update litejobs_operation set state = 'done' where state = 'open'"
+            )
+            for _ in range(ticks):
+                db.tick()
+            db.execute("insert into litejobs_undo (operation) values (null)")
+            tell_all(db)
+            assert counts(db, root + 1) == {before: below}
+            db.execute("delete from litejobs_operation")
+            if act is cancel:
+                end(db, root, "dead_lettered")
+                tell_all(db)
 
 
 def again(db: Sql, chance: random.Random) -> None:

@@ -45,7 +45,8 @@ begin
     group by null;
 end;
 
--- The next so many wait again: the last who was put back comes first, so that what
+-- The next so many wait again, unless what they would wait for has failed since, with
+-- what it waits for itself: the last who was put back comes first, so that what
 -- follows from it follows with it if it is little. Level by level it is passed on, as
 -- the news of an end are. There are at most as many levels as jobs for which others
 -- wait, and two. If more are reached than wait again at once, there is one level,
@@ -54,6 +55,19 @@ create trigger litejobs__wait_again_more_passes_on
 instead of insert on litejobs__wait_again_more
 when exists (select 1 from litejobs_telling where parent_state = 'again')
 begin
+    delete from litejobs_telling
+    where parent_state = 'again'
+    and (
+        exists (
+            select 1 from litejobs_job
+            where id = litejobs_telling.parent_id
+            and (state = 'dead_lettered' or state = 'cancelled')
+        )
+        or exists (
+            select 1 from litejobs_batch
+            where id = litejobs_telling.batch_id and state = 'failed'
+        )
+    );
     update litejobs_dependency
     set parent_state = null, pending_level = 2
     where id in (

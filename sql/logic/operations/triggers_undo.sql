@@ -322,11 +322,10 @@ begin
     insert into litejobs_telling (parent_id, parent_state, told_id, last_id)
     select parent.job_id, 'again', 0, max(child.id)
     from litejobs__job_change as parent
-    cross join litejobs_dependency as child on child.parent_id = parent.job_id
+    cross join litejobs__forgettable as child on child.parent_id = parent.job_id
     where parent.operation_id = new.operation_id
     and parent.ended_after and not parent.ended_before
-    group by parent.job_id
-    having count(*) > (select most from litejobs__notified_at_once);
+    group by parent.job_id;
     select raise(
         abort,
         'half_undone: not all of this operation could be taken back, so nothing was; undo it without a conflict clause'
