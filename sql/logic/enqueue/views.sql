@@ -11,7 +11,7 @@ and expires_at is not null and expires_at <= (select now from litejobs_clock);
 -- Which jobs hold this unique key: one that has not ended, or was completed a short
 -- while ago (unique_for_ms), also if it has been deleted. It is one job, but where one
 -- was requeued beside another that keeps the key.
-create view litejobs_unique_key as
+create view litejobs__key_holder as
 select unique_key, id as job_id
 from litejobs_job
 where unique_key is not null and finished_at is null
@@ -26,3 +26,8 @@ select held.unique_key, held.job_id
 from litejobs_clock as clock
 cross join litejobs_unique_window as held
 where held.until_at > clock.now;
+
+-- The same, plain enough for any reader of the file.
+create view litejobs_unique_key as
+select holder.unique_key, holder.job_id
+from litejobs__key_holder as holder;
