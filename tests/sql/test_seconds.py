@@ -72,6 +72,14 @@ def test_seconds_are_refused_wherever_a_client_says_an_instant(
             (schedule, instant),
         ),
         db.refused(
+            "insert into litejobs_backfill (schedule_id, at) values (?, ?)",
+            (str(schedule), str(instant)),
+        ),
+        db.refused(
+            "insert into litejobs_circuit (name, state, open_until) values (?, ?, ?)",
+            ("d", "open", instant),
+        ),
+        db.refused(
             "update litejobs_job set state = 'scheduled', run_at = ? where id = ?",
             (str(instant), job),
         ),
@@ -82,7 +90,10 @@ def test_seconds_are_refused_wherever_a_client_says_an_instant(
         {"instants": f'["{instant}"]'},
         {"missed_first": instant},
         {"missed_last": float(instant)},
+        {"missed_last": str(instant)},
+        {"missed_first": str(instant)},
         {"after_at": asked.after_at // 1000},
+        {"after_at": str(asked.after_at // 1000)},
     ):
         with pytest.raises(Exception, match=SENTENCE):
             plan(db, schedule, **said)
@@ -149,12 +160,19 @@ def test_a_device_that_boots_in_1970_gets_its_time_later(held: Sql) -> None:
 
     held.clock.move_to(START)
     first, second = BOOT_MS + 365 * DAY, BOOT_MS + 730 * DAY
-    plan(held, 1, instants=json.dumps([first, second]), exhausted=1)
+    after = held.value("select cast(after_at as text) from litejobs_planning")
+    plan(held, 1, after_at=after, instants=f"[{first}, {second}]", exhausted=1)
     held.tick()
     assert held.job(expiring).stopped_by == "expired"
     made = "select {} from litejobs_job where schedule_id = 1 order by id"
     assert held.column(made.format("occurrence_at")) == [first, second]
     assert held.column(made.format("run_at")) == [first, second]
+    # What somebody reads and writes back, or puts off a little, is still believed.
+    shifts = {"circuit": "open_until", "schedule": "start_at", "job": "expires_at"}
+    for table, column in shifts.items():
+        held.execute(f"update litejobs_{table} set {column} = {column}")
+        held.execute(f"update litejobs_{table} set {column} = {column} + 1")
+        held.execute(f"update litejobs_{table} set {column} = {column} - 1")
     # What a person does now is taken back: the instants are those of 1970 again.
     held.insert("litejobs_operation", name="slip")
     held.execute("update litejobs_job set state = 'cancelled' where id = ?", (later,))

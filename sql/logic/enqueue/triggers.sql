@@ -106,7 +106,7 @@ begin
     or new.prev_not_stored is not null;
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and run_at or expires_at would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and run_at or expires_at would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
     )
     from litejobs__seconds
     where new.schedule_id is null

@@ -126,10 +126,11 @@ or new.probe_attempt_id is not old.probe_attempt_id
 begin
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and open_until would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and open_until would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
     )
     from litejobs__seconds
     where new.open_until is not old.open_until and new.open_until between 1 and upto
+    and coalesce(old.open_until, 0) not between 1 and upto
     and new.origin is not 'clock' and not exists (select 1 from litejobs_undoing);
     delete from litejobs_circuit_failure
     where circuit = new.name and (new.state <> old.state or new.state = 'closed');
@@ -175,6 +176,11 @@ or exists (
     where circuit = new.name and circuit <> '' and parked and head_id is not null
 )
 begin
+    select raise(
+        abort,
+        'invalid_instant: instants are milliseconds since 1970, and open_until would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
+    )
+    from litejobs__seconds where new.open_until between 1 and upto;
     update litejobs_circuit set state = 'closed'
     where name = new.name and state is null;
     delete from litejobs_circuit_failure where circuit = new.name;

@@ -138,7 +138,7 @@ begin
     and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock);
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and run_at would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and run_at would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
     )
     from litejobs__seconds
     where new.run_at <> old.run_at and new.run_at between 1 and upto
@@ -226,7 +226,7 @@ and not exists (select 1 from litejobs_undoing)
 begin
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and expires_at would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and expires_at would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
     )
     from litejobs__seconds
     where new.expires_at is not old.expires_at and new.expires_at between 1 and upto

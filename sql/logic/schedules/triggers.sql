@@ -54,7 +54,7 @@ begin
     ) is null;
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and start_at or end_at would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and start_at or end_at would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
     )
     from litejobs__seconds
     where new.origin is null and new.declared is null
@@ -121,13 +121,15 @@ or old.created_at is not null and (
 begin
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and start_at or end_at would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and start_at or end_at would be before March 1973; multiply seconds by a thousand, or give 0 for long ago'
     )
     from litejobs__seconds
     where new.origin is null and new.declared is old.declared
     and (
         new.start_at is not old.start_at and new.start_at between 1 and upto
+        and coalesce(old.start_at, 0) not between 1 and upto
         or new.end_at is not old.end_at and new.end_at between 1 and upto
+        and coalesce(old.end_at, 0) not between 1 and upto
     );
     select raise(
         abort,

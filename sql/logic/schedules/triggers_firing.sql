@@ -514,19 +514,20 @@ begin
     where new.at <> cast(cast(new.at as numeric) as integer);
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and at would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and at would be before March 1973; multiply seconds by a thousand'
     )
     from litejobs__seconds
-    where new.at between 1 and upto and not exists (
+    where cast(new.at as numeric) between 1 and upto and not exists (
         select 1 from litejobs_occurrence
         where schedule_id = new.schedule_id
-        and new.at between at and coalesce(last_at, at)
+        and cast(new.at as numeric) between at and coalesce(last_at, at)
     );
     select raise(
         abort,
         'future_backfill: only the past can be filled in; give an instant that is over'
     )
-    where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;
+    where new.at is null or new.at > (select now from litejobs_clock)
+    or cast(new.at as numeric) < 0;
     select raise(
         abort,
         'pruned_instant: what the schedule did at that time has been deleted, and may have been this; give a later instant'

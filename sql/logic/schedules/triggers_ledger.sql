@@ -33,12 +33,13 @@ begin
     end;
     select raise(
         abort,
-        'invalid_instant: instants are milliseconds since 1970, and one of this plan would be in its first years; multiply seconds by a thousand'
+        'invalid_instant: instants are milliseconds since 1970, and one of this plan would be before March 1973; multiply seconds by a thousand'
     )
     from litejobs__seconds
     where upto > 0 and new.problem is null and (
-        new.after_at > upto and (
-            new.missed_first between 1 and upto or new.missed_last between 1 and upto
+        cast(new.after_at as numeric) > upto and (
+            cast(new.missed_first as numeric) between 1 and upto
+            or cast(new.missed_last as numeric) between 1 and upto
             or exists (
                 select 1 from litejobs__json_number
                 where document = new.instants and whole between 1 and upto
@@ -47,7 +48,7 @@ begin
         or exists (
             select 1 from litejobs_planning
             where schedule_id = new.schedule_id and after_at > upto
-            and after_at / 1000 = new.after_at
+            and after_at / 1000 = cast(new.after_at as numeric)
         )
     );
     insert into litejobs__record_plan (
