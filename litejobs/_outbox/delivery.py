@@ -13,6 +13,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import apsw
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
 
 MOST_NAMED = 5  # rows in one sentence
+_MOST_DIGITS = 20  # of a number, before it is made whole
 
 _PERMANENT = (Closed, ConfigurationError, FileRefused, ForkedProcess)
 
@@ -85,9 +87,10 @@ class Outbox:
     The table is made by `create`, or by `create_table_sql` in a migration. Only `task`
     is needed: `args` is a JSON object or array; `queue`, `priority`, `max_attempts` and
     `unique_key` are as for `Task.using`; `run_at` is in milliseconds since 1970 UTC,
-    and `delay_ms` counts from the delivery. Delivered rows are deleted. A row that
-    cannot become a job holds up no other: a sentence in its column `error` says why,
-    and once that is set back to null the row is tried again.
+    and `delay_ms` counts from the delivery, for a device whose clock is not set yet.
+    Delivered rows are deleted. A row that cannot become a job holds up no other: a
+    sentence in its column `error` says why, and once that is set back to null the row
+    is tried again.
 
     *connect* opens a DB-API connection and may be called in any thread: with SQLAlchemy
     `engine.raw_connection`, with sqlite3 `lambda: sqlite3.connect("app.db")`. Never
@@ -502,9 +505,17 @@ def _text(column: str, value: Any) -> str | None:
 def _integer(column: str, value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise ArgumentError(
             f"{column} is of type {type(value).__name__}; give a whole number"
         )
-    json_codec.encode(value, what=column)
-    return value
+    # A column of another type, or another driver, leads to the same number.
+    try:
+        number = Decimal(value)
+        whole = int(number) if number.adjusted() <= _MOST_DIGITS else None
+    except (ArithmeticError, ValueError):
+        whole = None
+    if whole is None or whole != number:
+        raise ArgumentError(f"{column} is {value!r:.100}; give a whole number")
+    json_codec.encode(whole, what=column)
+    return whole

@@ -216,6 +216,20 @@ def test_json_column_that_the_driver_reads_is_taken_as_well(
         del sqlite3.converters["JSONB"]
 
 
+def test_a_number_is_taken_from_a_column_of_any_type(
+    jobs: LiteJobs, app: Application
+) -> None:
+    outbox = jobs.outbox(lambda: sqlite3.connect(app.path))
+    table = outbox.create_table_sql()
+    for name in ("priority", "run_at", "max_attempts"):
+        table = table.replace(f"{name} bigint", name).replace(f"{name} integer", name)
+    app.do(table)
+    app.put(priority="7", run_at="1.7e12", max_attempts=4.0)
+    assert outbox.deliver() == 1
+    [job] = jobs.list()
+    assert (job.priority, job.run_at.year, job.max_attempts) == (7, 2023, 4)
+
+
 # Rows that cannot become jobs
 
 
@@ -227,14 +241,18 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"task": "x\0y"}, "task holds a NUL character"),
     ({"queue": "q" * 201}, "queue of an allowed length"),
     ({"queue": b"mail"}, "queue is of type bytes; give a text"),
-    ({"priority": "high"}, "priority is of type str; give a whole number"),
+    ({"priority": "high"}, "priority is 'high'; give a whole number"),
+    ({"priority": b"7"}, "priority is of type bytes; give a whole number"),
+    ({"priority": 2.0**80}, "priority is 1.2"),
     ({"priority": 2_000_000}, "priority in range"),
     ({"run_at": 2**62}, "run at in range"),
     ({"delay_ms": -1}, "delay_ms is -1; give 0 or more milliseconds"),
     ({"delay_ms": 2**63 - 1}, "run_at of a job is of the wrong type"),
     ({"delay_ms": 5, "run_at": 5}, "run_at and delay_ms both say when"),
     ({"max_attempts": -1}, "max attempts in range"),
-    ({"max_attempts": 1.5}, "max_attempts is of type float"),
+    ({"max_attempts": 1.5}, "max_attempts is 1.5; give a whole number"),
+    ({"max_attempts": float("inf")}, "max_attempts is inf; give a whole number"),
+    ({"run_at": 1_700_000_000}, "milliseconds since 1970, and run_at or expires_at"),
     ({"unique_key": "{"}, "a key has {names} of arguments in it, and a brace itself"),
     ({"unique_key": "{0}", "args": "[]"}, "the unique key names an argument that"),
     ({"delivery_key": ""}, "delivery_key is not a key; give 1 to 200 characters"),
