@@ -73,7 +73,8 @@ begin
     from litejobs__json_number
     where document = new.said and type <> 'null' and case
         when key = 'backoff' then 0
-        when key = 'factor' or key = 'jitter' then number is null
+        when key = 'factor' or key = 'jitter'
+            then number is null or abs(number) > 1e308
         when key = 'intervals' then type = 'array' and exists (
             select 1 from json_each(plain) where type = 'null'
         )
