@@ -114,6 +114,19 @@ def test_what_lies_beside_these_instants_is_believed(db: Sql) -> None:
     assert db.column("select anchor_ms from litejobs_schedule where name = 'u'") == [5]
 
 
+@pytest.mark.every_client
+def test_a_fraction_is_refused_by_sqlite_before_any_trigger(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue("a", run_at=float("nan"))
+    assert db.job(job).state == "pending"
+    for said in (
+        "insert into litejobs_job (task, run_at) values ('a', ?)",
+        "update litejobs_job set state = 'scheduled', run_at = ?",
+    ):
+        words = "cannot store REAL value in INTEGER column litejobs_job.run_at"
+        assert db.refused(said, (START_MS / 1000 + 0.5,)) == words
+
+
 def test_the_code_says_instants_and_not_seconds(held: Sql) -> None:
     held.serve("a")
     said = {"name": "s", "task": "a", "every_ms": MINUTE, "start_at": 345_600_000}
