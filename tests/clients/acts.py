@@ -25,6 +25,7 @@ WORKS = "works"
 LATER = 4_102_444_800_000  # in 2100
 INSTANT = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 HELD = 0.3  # seconds: how long a client has to wait for a lock
+MANY = 300  # jobs that are enqueued one after the other
 MOST = 10.0  # seconds: how long one is waited for that does not wait itself
 
 
@@ -34,6 +35,7 @@ class Place(NamedTuple):
     client: Session
     jobs: LiteJobs
     waits: bool  # whether it is known to wait for a lock
+    many: int  # jobs that it enqueues one by one
 
 
 Act = Callable[[Place], str]
@@ -102,6 +104,43 @@ def enqueue(at: Place) -> str:
     return WORKS if newest and newest[0].args == [21] else "no job"
 
 
+def enqueue_many(at: Place) -> str:
+    """Enqueue one by one while the runner runs them: whoever waits is never refused."""
+    before = at.jobs.counts()
+    sql = "insert into litejobs_job (task, args) values (?, ?)"
+    for number in range(at.many):
+        at.client.run(sql, "double", f"[{number}]")
+    if sum(at.jobs.counts().values()) < sum(before.values()) + at.many:
+        return "no jobs"
+    wanted = before.get("completed", 0) + at.many
+    eventually(lambda: at.jobs.counts().get("completed", 0) >= wanted)
+    return WORKS
+
+
+def meet_a_duplicate(at: Place) -> str:
+    """Ask twice for a job of a key, and by one statement for the id of either."""
+    values = ("double", "[1]", "order 7", LATER)
+    columns = "task, args, unique_key, run_at"
+    plain = f"insert into litejobs_job ({columns}) values (?, ?, ?, ?)"
+    at.client.run(plain, *values)
+    try:
+        at.client.run(plain, *values)
+    except Refused as error:
+        if "unique_key_taken" not in str(error):
+            return str(error)
+    else:
+        return "not refused"
+    at.client.run(
+        f"insert into litejobs_job ({columns}, on_conflict)"
+        " values (?, ?, ?, ?, 'ignore')",
+        *values,
+    )
+    sql = "select job_id from litejobs_unique_key where unique_key = ?"
+    [[job]] = at.client.rows(sql, "order 7")
+    wanted = at.jobs.list(state="scheduled", task="double", limit=1)
+    return WORKS if [int(job)] == [each.id for each in wanted] else f"job {job}"
+
+
 def get_result(at: Place) -> str:
     """Look for the result of a job until it is there."""
     job = at.jobs.enqueue("double", [4])
@@ -139,9 +178,10 @@ def pause(at: Place) -> str:
     job = at.jobs.enqueue("double", [6])
     sql = "select code from litejobs_block where job_id = ? and code = 'queue_paused'"
     rows = at.client.rows(sql, job.id)
+    paused = "queue_paused" in [each.code for each in job.why()]
     at.client.run("update litejobs_queue set paused = 0 where name = ?", "default")
     job.result(timeout=60)
-    return WORKS if rows else "not paused"
+    return WORKS if rows and paused else "not paused"
 
 
 # What is to be known of a driver --------------------------------------------------
@@ -244,6 +284,8 @@ IN_A_NEW_FILE: dict[str, Act] = {
 BESIDE_A_RUNNER: dict[str, Act] = {
     "waits for a lock": waits,  # what does not is told to, and so it comes first
     "enqueue": enqueue,
+    "enqueue 300": enqueue_many,
+    "duplicate": meet_a_duplicate,
     "result": get_result,
     "cancel": cancel,
     "read on": read_on,
@@ -254,7 +296,16 @@ BESIDE_A_RUNNER: dict[str, Act] = {
     "synchronous": synchronous,
     "an open row": left_open,  # nothing else can be written after it
 }
-ACTS = ("enqueue", "result", "cancel", "read on", "pause", *IN_A_NEW_FILE)
+ACTS = (
+    "enqueue",
+    "enqueue 300",
+    "duplicate",
+    "result",
+    "cancel",
+    "read on",
+    "pause",
+    *IN_A_NEW_FILE,
+)
 FACTS = tuple(name for name in BESIDE_A_RUNNER if name not in ACTS)
 
 
@@ -266,7 +317,9 @@ class Seen(NamedTuple):
     acts: dict[str, str]
 
 
-def try_all(command: Sequence[str], path: Path, *, waits: bool) -> Seen:
+def try_all(
+    command: Sequence[str], path: Path, *, waits: bool, many: int = MANY
+) -> Seen:
     """Try each act in a new file; *waits* is whether the driver waits for a lock."""
     with LiteJobs(path) as jobs:
         jobs.open()
@@ -275,7 +328,7 @@ def try_all(command: Sequence[str], path: Path, *, waits: bool) -> Seen:
         except Refused as error:
             said, version = error.args
             return Seen(version, "", dict.fromkeys((*ACTS, *FACTS), said))
-        at = Place(client, jobs, waits)
+        at = Place(client, jobs, waits, many)
 
         @jobs.task
         def double(number: int) -> int:

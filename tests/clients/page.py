@@ -48,6 +48,8 @@ def row_of(client: Client, seen: Seen, table: str) -> str:
 def _act(client: Client, name: str, seen: Seen) -> str:
     if seen.acts[name] == WORKS:
         return YES
+    if seen.acts[name] == "?":
+        return "?"
     return f"no{_note(client.expected(name).because)}"
 
 
@@ -81,7 +83,7 @@ def written(text: str, seen: dict[str, Seen]) -> str:
             if client.name in seen:
                 lines.append(row_of(client, seen[client.name], table))
             elif client.name in before:
-                shown = _as_shown(client, before[client.name], table)
+                shown = _as_shown(before[client.name], before["client"], table)
                 lines.append(row_of(client, shown, table))
         text = _put(text, table, lines)
     program = (EXAMPLES / "client.py").read_text(encoding="utf-8")
@@ -91,17 +93,14 @@ def written(text: str, seen: dict[str, Seen]) -> str:
     return _put(text, "notes", [f"{n}. {why}." for n, why in enumerate(_notes(), 1)])
 
 
-def _as_shown(client: Client, row: str, table: str) -> Seen:
-    """What a row says was seen, without the numbers of its notes."""
-    cells = [each.partition("[")[0].strip() for each in row.split("|")[2:-1]]
-    version, sqlite = "", ""
-    if table == "facts":
-        version, sqlite, *cells = cells
-    acts = {
-        name: WORKS if cell == YES else cell
-        for name, cell in zip(TABLES[table], cells, strict=True)
-    }
-    return Seen(version, sqlite, acts)
+def _as_shown(row: str, heads: str, table: str) -> Seen:
+    """What a row says was seen, without notes; `?` of what was not tried then."""
+    values = [each.partition("[")[0].strip() for each in row.split("|")[2:-1]]
+    names = [each.strip() for each in heads.split("|")[2:-1]]
+    cells = dict(zip(names, values, strict=True))
+    acts = {name: cells.get(name, "?") for name in TABLES[table]}
+    seen = {name: WORKS if cell == YES else cell for name, cell in acts.items()}
+    return Seen(cells.get("driver", ""), cells.get("SQLite", ""), seen)
 
 
 def _put(text: str, table: str, lines: list[str]) -> str:

@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 import sys
+import time
 from pathlib import Path
 
 import duckdb
@@ -25,11 +26,19 @@ def bound(said):
     }[kind]()
 
 
-def attach(options=""):
-    db.execute(f"attach '{sys.argv[-1]}' as jobs (type sqlite{options})")
-    db.execute("use jobs")
+def done(sql, given):
+    """A statement that is tried again for as long as it was told to wait for a lock."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return db.execute(sql, given)
+        except duckdb.Error as error:
+            if "database is locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
+patience = 0.0
 try:
     # The extension comes as a package of its own, for those who cannot download it.
     import duckdb_extension_sqlite_scanner as extension
@@ -37,7 +46,8 @@ try:
     [place] = Path(extension.__path__[0]).rglob("*.duckdb_extension")
     db = duckdb.connect()
     db.execute(f"load '{place}'")
-    attach()
+    db.execute(f"attach '{sys.argv[-1]}' as jobs (type sqlite)")
+    db.execute("use jobs")
     say("ready", duckdb.__version__, "its own")
 except Exception as error:
     say("error", error)
@@ -46,13 +56,11 @@ for line in sys.stdin:
     verb, sql, *values = line.rstrip("\n").split("\t")
     try:
         if found := re.match(r"pragma busy_timeout = (\d+)", sql):
-            db.execute("use memory")
-            db.execute("detach jobs")
-            attach(f", busy_timeout {found[1]}")
+            patience = int(found[1]) / 1000
             say("done")
             continue
         given = [bound(value) for value in values]
-        cursor = db.execute(sql, given)
+        cursor = done(sql, given)
         reads = re.match("select|pragma", sql) or "returning" in sql
         while reads and (row := cursor.fetchone()):
             say("row", *row)
