@@ -15,6 +15,7 @@ class Sizes(Adjustable):
     given_back_pages = 64  # that nothing uses, in one transaction
     wal_warning = 64 * MIB  # bytes above which somebody is holding it open
     tail_events = 4000  # of the log, that are kept for the streams of a process
+    contexts = 10_000  # of attempts, that are kept for who is yet to be told of them
     retention_percent = 5  # of the time, at most, for what was kept long enough
 
     most_inline = 10_000  # attempts that follow from one commit, within inline()

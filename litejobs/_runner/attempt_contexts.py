@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING
 
+from litejobs._process import log
 from litejobs._process.context import of_caller
+from litejobs._process.sizes import SIZES
 from litejobs._values.states import PROGRESS
 
 if TYPE_CHECKING:
@@ -17,15 +19,30 @@ if TYPE_CHECKING:
 class AttemptContexts:
     """The contexts of attempts of which one reader of the log may yet be told.
 
-    Of those that run in this process: others have none here.
+    Of those that run in this process: others have none here. Nor have those that begin
+    while many are kept for a callback that is slow, or fails again and again.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[AttemptContext, contextvars.Context]] = {}
         self._closed: list[int] = []
+        self._is_full = False
 
     def add(self, attempt: AttemptContext, context: contextvars.Context) -> None:
         """The attempt begins, in this context."""
+        if self._is_full:
+            self._is_full = len(self._kept) > SIZES.contexts // 2
+        elif len(self._kept) >= SIZES.contexts:
+            self._is_full = True
+            log.warning(
+                "callbacks have not been told how %d attempts ended: until they have "
+                "caught up, callbacks of further attempts have the context of their "
+                "runner, and find nothing in it that an attempt has set (contextvars)",
+                len(self._kept),
+                extra={"event_name": "contexts_not_kept"},
+            )
+        if self._is_full and attempt.attempt_id not in self._kept:
+            return
         self._kept[attempt.attempt_id] = attempt, context
 
     def of(self, event: Event) -> contextvars.Context:

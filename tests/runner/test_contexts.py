@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import decimal
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from litejobs import LiteJobs, current
 from litejobs.errors import LiteJobsError
 from litejobs.executors import Futures
 from litejobs.testing import hold_clock, perform, release_clock
-from tests.waiting import LONG, eventually
+from tests.waiting import LONG, Sizes, eventually
 
 tenant: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "tenant", default=None
@@ -324,6 +325,32 @@ def test_callbacks_of_an_attempt_have_its_context_and_it_is_gone_with_them(
     )
     assert ("completed", "good at its end") in told
     assert ("dead_lettered", "bad at its end") in told
+
+
+@pytest.mark.parametrize("is_cursor", [False, True])
+def test_no_more_contexts_are_kept_than_there_may_be_for_a_callback_that_is_late(
+    app: App, sizes: Sizes, is_cursor: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be told of those first; the log says once that others have none."""
+    sizes(contexts=3)
+    jobs, task = app.jobs, app.tasks["thread"]
+    heard: list[str | None] = []
+    gate = threading.Event()
+
+    def hear(event: Any) -> None:
+        gate.wait(LONG)
+        heard.append(tenant.get())
+
+    jobs.on("completed", hear, **({"cursor": "mail"} if is_cursor else {}))
+    with jobs.running(threads=1):
+        for number in range(6):
+            task.enqueue(str(number)).result(timeout=LONG)
+        gate.set()
+        eventually(lambda: len(heard) == 6)
+        assert heard == ["0", "1", "2", *["the caller's"] * 3]
+        task.enqueue("later")
+        eventually(lambda: heard[6:] == ["later"])
+    assert caplog.text.count("have the context of their runner") == 1
 
 
 def plain(current: Any, call: Any) -> Any:
