@@ -26,6 +26,7 @@ class Times(Adjustable):
     lost_patience = 2.5  # for a runner that lives to take again a lock that it lost
     successor_patience = 1.0  # of who asks for a runner, for a standby to take over
     size_pause = 1.0  # between two transactions that tell how large the file is
+    statistics_pause = 60.0  # between two looks for what an `analyze` has counted
     sign_pause = 1.0  # between two looks whether all is well, for others to see
     late = 8.0  # in one turn, after which the loop counts as held up
     last_patience = 6.0  # for the last transaction, longer than for a lock

@@ -17,6 +17,7 @@ from litejobs._storage.files import MEMORY, size_of
 from litejobs._storage.reading import Reading
 from litejobs._storage.refusals import translating
 from litejobs._storage.reserve import FIRST, LAST
+from litejobs._storage.schema import forget_statistics
 from litejobs._values.blocks import block
 from litejobs.errors import DatabaseBusy, DatabaseFull, DiskFailed
 
@@ -31,7 +32,7 @@ class HouseKeeping(Reading):
     def __init__(
         self, path: str, durability: str, *, allow_network: bool, as_is: bool
     ) -> None:
-        self._warned_at = -60.0
+        self._warned_at = self._forgot_at = -60.0
         self._reads: readers.Reads | None = None
         self._log_problem: str | None = None
         self._name_problem: str | None = None
@@ -58,6 +59,7 @@ class HouseKeeping(Reading):
         if idle and (grown or self.has_remnants):
             # If others read or write now, next time will do.
             self.cut_log()
+        self._forget_statistics()
         size = size_of(f"{self.path}-wal")
         if size <= SIZES.wal_warning:
             self._log_problem = None
@@ -71,6 +73,21 @@ class HouseKeeping(Reading):
         if now - self._warned_at >= 60:  # noqa: PLR2004 - seconds
             self._warned_at = now
             log.warning(_LONG_LOG, *told)
+
+    def _forget_statistics(self) -> None:
+        """Now and then: some clients count anew whenever they close.
+
+        A later `analyze` does not change the schema, so only who opens the file after
+        it goes by what it has counted.
+        """
+        now = clock.RealTime.monotonic()
+        if now - self._forgot_at < TIMES.statistics_pause:
+            return
+        self._forgot_at = now
+        if self.look("statistics") and self.look("has_statistics")[0][0]:
+            later = contextlib.suppress(DatabaseBusy, DatabaseFull)
+            with later, self.transaction(0) as connection:
+                forget_statistics(connection)
 
     @property
     def is_log_pinned(self) -> bool:

@@ -68,6 +68,15 @@ def prepare(
     """Configured, checked, and at today's schema; a refused file is left as it was."""
     with confined(connection):
         _prepare_file(connection, path, durability, as_is=as_is)
+    if not as_is and has_statistics(connection):
+        # If others write now, the runner will do so.
+        with contextlib.suppress(apsw.BusyError, apsw.FullError):
+            connection.execute("begin immediate")
+            try:
+                forget_statistics(connection)
+                connection.execute("commit")
+            finally:
+                _undo(connection)
 
 
 def _prepare_file(
@@ -234,6 +243,37 @@ def record_install(connection: apsw.Connection, path: str | None = None) -> None
     connection.execute(statements.queries()["record_install"], now)
 
 
+def has_statistics(connection: apsw.Connection) -> bool:
+    """Whether an `analyze` has counted what is in our tables."""
+    if not connection.execute(statements.query("statistics")).get:
+        return False
+    return bool(connection.execute(statements.query("has_statistics")).get)
+
+
+def forget_statistics(connection: apsw.Connection) -> None:
+    """In a transaction: what an `analyze` has counted in our tables, if it has.
+
+    By the counts of tables that were nearly empty SQLite walks through them when they
+    are large. Without any it takes them for large, and our statements find their way by
+    their indexes. What was counted in other tables stays.
+    """
+    if not has_statistics(connection):
+        return
+    for (name,) in connection.execute(statements.query("statistics")).fetchall():
+        connection.execute(statements.query(_FORGET[str(name)]))
+    # Other connections keep the counts in memory till the schema is another one, and
+    # this one till a change of it is undone.
+    connection.execute(statements.query("change_schema"))
+    connection.execute(statements.query("change_schema_back"))
+    connection.execute("savepoint litejobs_block")
+    connection.execute("rollback to litejobs_block")
+    connection.execute("release litejobs_block")
+
+
+_FORGET = {
+    "sqlite_stat1": "forget_sqlite_stat1",
+    "sqlite_stat4": "forget_sqlite_stat4",
+}
 _DROP = {"view": "drop view ", "trigger": "drop trigger "}
 
 

@@ -12,6 +12,8 @@ from litejobs._process.timing import TIMES
 from litejobs._storage import statements, wal
 from litejobs._storage.connections import CLOSED, Connections
 from litejobs._storage.lock_holder import holder_elsewhere
+from litejobs._storage.refusals import translating
+from litejobs._storage.schema import forget_statistics
 from litejobs.errors import (
     Closed,
     DatabaseBusy,
@@ -87,7 +89,9 @@ class Transactions(Connections):
         seen = self._writer.pragma("schema_version")
         if seen != self._schema_seen:
             self._recheck(self._writer)
-            self._schema_seen = seen
+            with translating():
+                forget_statistics(self._writer)
+            self._schema_seen = self._writer.pragma("schema_version")
             self._check_restored()
 
     def _check_restored(self) -> None:

@@ -28,6 +28,29 @@ where type = 'table' and lower(name) not glob 'litejobs_*'
 and lower(name) not glob 'sqlite_*'
 order by name;
 
+-- name: statistics
+-- Which tables are there that `analyze` fills?
+select name from sqlite_schema
+where name in ('sqlite_stat1', 'sqlite_stat4') and type = 'table' and rootpage > 0
+order by name;
+
+-- name: has_statistics
+-- Does it say how large tables of ours are? They are large where they matter.
+select exists (select 1 from sqlite_stat1 where lower(tbl) glob 'litejobs_*');
+
+-- name: forget_sqlite_stat1
+delete from sqlite_stat1 where lower(tbl) glob 'litejobs_*';
+
+-- name: forget_sqlite_stat4
+delete from sqlite_stat4 where lower(tbl) glob 'litejobs_*';
+
+-- name: change_schema
+-- Each connection reads the schema anew once this was there, and is gone.
+create view litejobs__nothing as select 1;
+
+-- name: change_schema_back
+drop view if exists litejobs__nothing;
+
 -- name: count_all_jobs
 select count(*) from litejobs_job;
 
