@@ -448,6 +448,21 @@ def test_who_waits_again_hears_that_a_job_far_above_failed_once_more(
         assert counts(db, root + 1) == {"blocked": below}
 
 
+def test_who_was_cancelled_before_hearing_of_a_failure_is_no_news_of_it() -> None:
+    """Those who wait for it hear of it once, and of all that ends later."""
+    with as_new(told_by(3)) as db:
+        db.serve("a", max_attempts=1)
+        parent = levels_below(db, 3)
+        *_, last = [child_of(db, parent, on_parent_failure="block") for _ in range(3)]
+        for _ in range(9):
+            child_of(db, last)
+        end(db, parent, "dead_lettered")
+        cancel(db, last)
+        tell_all(db)
+        assert counts(db, last) == {"cancelled": 10}
+        assert counts(db, parent + 4) == {"blocked": 2, "cancelled": 10}
+
+
 @for_each("how", ["completed", "dead_lettered", "cancelled"])
 @for_each("ticks", [0, 1, 9])
 def test_batch_may_end_once_more_before_all_wait_for_it_again(

@@ -257,7 +257,8 @@ end;
 
 -- One level: jobs that are not to run any more because of how a parent has ended are
 -- cancelled, those that wait for nothing more go on; then what has been cancelled is
--- the news for the next level, or after level 0 for ticks.
+-- the news for the next level, or after level 0 for ticks. Who was cancelled before
+-- and has more to tell of it is no news.
 create trigger litejobs__notify_level_notifies_children
 instead of insert on litejobs__notify_level
 when exists (select 1 from litejobs_dependency where pending_level <> 0)
@@ -329,6 +330,10 @@ begin
         cross join litejobs_job as job on job.id = heard.job_id
         where heard.pending_level <> 0 and heard.pending_level = 1
         and job.state = 'cancelled'
+        and not exists (
+            select 1 from litejobs_telling
+            where parent_id = job.id and parent_state = 'cancelled'
+        )
     );
     update litejobs_batch
     set state = 'failed'
