@@ -88,7 +88,8 @@ def be_the_calendar(at: Place) -> str:
         *(first, first + 3_600_000, 0),
     )
     sql = "select count(*) from litejobs_occurrence where state = 'planned'"
-    [[planned]] = client.rows(sql)
+    with at.jobs.transaction() as db:
+        planned = str(db.execute(sql).fetchone()[0])
     client.run("update litejobs_schedule set paused = ? where id = ?", 1, 1)
     return WORKS if planned == "2" else f"{planned} of 2 instants"
 

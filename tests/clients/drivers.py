@@ -285,6 +285,7 @@ CLIENTS = [
             "pause": Differs("not paused", MEMORY),
             "be the runner": Differs("[]", MEMORY),
             "duplicate": Differs("job", MEMORY),
+            "be the calendar": Differs("0 of 2", MEMORY),
             "waits for a lock": Differs("yes", MEMORY),
             "7, ms, true, a date": Differs("integer, real, integer, refused"),
             "last id": NOT_TOLD,
@@ -455,11 +456,6 @@ CLIENTS = [
         python("duckdb", "duck.py"),
         "pip: duckdb duckdb-extension-sqlite-scanner",
         {
-            "duplicate": Differs(
-                "syntax error",
-                "it sends `litejobs_unique_key` to SQLite in words that SQLite does not"
-                " know: ask `litejobs_job` by `unique_key`",
-            ),
             "read on": Differs(
                 "Cannot compare values of type VARCHAR",
                 "what a view works out comes as text: `cast(id as bigint) > 7`",
