@@ -188,7 +188,12 @@ class EventStream:
             raise Closed(f"{self!r} was closed; ask for a new one")
         self._come_back()
         self._fill(at_once=True)
-        return self._take_and_store() if self._found else None
+        found = bool(self._found)
+        execution = self._store.execution
+        if execution is not None and (asker := execution.asker()) is not None:
+            # A task that looks again and again waits.
+            execution.looked(self._wanted.job_id or ANY_JOB, asker, found)
+        return self._take_and_store() if found else None
 
     def ack(self) -> None:
         """Say that all that was told is done, before the next event is asked for.

@@ -108,7 +108,12 @@ class Execution:
     def looked(self, job_id: int, asker: Asker, has_ended: bool) -> None:
         """A task, which may look again and again, has seen how this job stands."""
         context = asker()
-        if context is not None:
+        if (
+            context is not None
+            and isinstance(context.owner, Execution)
+            # In another file the number is that of another job.
+            and context.owner._store.if_open is self._store.if_open
+        ):
             context.looked(job_id, has_ended=has_ended)
 
     def waiting(

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -729,6 +730,13 @@ def by_looking_in_a_thread(jobs: LiteJobs, job: Job[int]) -> int:
         return threads.submit(by_its_state, jobs, job).result()
 
 
+def by_events_without_waiting(jobs: LiteJobs, job: Job[int]) -> int:
+    with jobs.events("completed") as stream:
+        while (event := stream.poll()) is None or event.job_id != job.id:
+            time.sleep(0.01)
+    return 2 * job.result()
+
+
 @pytest.mark.parametrize(
     "wait",
     [
@@ -738,6 +746,7 @@ def by_looking_in_a_thread(jobs: LiteJobs, job: Job[int]) -> int:
         by_looking_it_up,
         by_asking_for_it,
         by_looking_in_a_thread,
+        by_events_without_waiting,
     ],
 )
 def test_however_a_task_waits_its_slot_is_lent(
@@ -793,6 +802,28 @@ def test_who_looks_now_and_then_does_not_wait(
     with jobs.running(threads=1):
         parent.enqueue().result(LONG)
     assert seen == [[], [], [], [2], []]
+
+
+def test_who_looks_at_jobs_of_another_file_waits_for_none_of_this_one(
+    file_jobs: LiteJobs, tmp_path: Path
+) -> None:
+    """There their numbers are those of other jobs."""
+    with LiteJobs(tmp_path / "other.db") as others:
+        other = others.task(name="other")(lambda: None)
+
+        @file_jobs.task
+        def parent() -> list[int]:
+            job = other.enqueue()
+            while job.id <= attempt_of_caller.get().job_id:
+                job = other.enqueue()
+            with others.events() as stream:
+                for _ in range(9):
+                    assert job.state == "pending"
+                    assert stream.poll() is None
+            return attempt_of_caller.get().awaited()
+
+        with file_jobs.running(threads=1):
+            assert parent.enqueue().result(LONG) == []
 
 
 def test_handles_that_a_task_hands_on_wait_for_themselves(file_jobs: LiteJobs) -> None:
