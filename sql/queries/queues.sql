@@ -175,9 +175,13 @@ select
         when exists (select 1 from litejobs_job where queue = :name)
             then 'queue ' || :name || ' has jobs, which may have ended, and is kept; '
                 || 'purge those first'
-        when exists (select 1 from litejobs_task where queue = :name)
-            then 'queue ' || :name || ' is that of task '
-                || (select min(name) from litejobs_task where queue = :name)
+        when exists (
+            select 1 from litejobs_task where coalesce(queue, 'default') = :name
+        )
+            then 'queue ' || :name || ' is that of task ' || (
+                select min(name) from litejobs_task
+                where coalesce(queue, 'default') = :name
+            )
         when exists (select 1 from litejobs_schedule where queue = :name)
             then 'queue ' || :name || ' is that of schedule '
                 || (select min(name) from litejobs_schedule where queue = :name)

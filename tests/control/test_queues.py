@@ -12,7 +12,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Block, Circuit, Job, LiteJobs, Rate
-from litejobs.errors import ConfigurationError
+from litejobs.errors import ConfigurationError, Refused
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -206,6 +206,25 @@ def test_rate_that_another_client_wrote_is_read_as_it_is(jobs: LiteJobs) -> None
     rate = jobs.queues["mail"].rate
     assert rate is not None
     assert (rate.count, rate.per_ms, rate.burst) == (1_000_000_000, 1, 1)
+
+
+@pytest.mark.parametrize("queue", ["mail", None])
+def test_the_queue_of_a_task_is_kept_and_can_be_paused(
+    jobs: LiteJobs, queue: str | None
+) -> None:
+    """Also the one of a task that names none, which a statement pauses by its row."""
+
+    @jobs.task(queue=queue)
+    def send() -> None:
+        pass
+
+    jobs.open()
+    name = queue or "default"
+    with pytest.raises(Refused, match=f"queue {name} is that of task send"):
+        jobs.queues[name].remove()
+    say(jobs, f"update litejobs_queue set paused = 1 where name = '{name}'")
+    send.enqueue()
+    assert jobs.drain() == 0
 
 
 # Keys ---------------------------------------------------------------------------------
