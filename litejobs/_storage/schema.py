@@ -250,15 +250,15 @@ def has_statistics(connection: apsw.Connection) -> bool:
     return bool(connection.execute(statements.query("has_statistics")).get)
 
 
-def forget_statistics(connection: apsw.Connection) -> None:
-    """In a transaction: what an `analyze` has counted in our tables, if it has.
+def forget_statistics(connection: apsw.Connection) -> bool:
+    """In a transaction: what an `analyze` has counted in our tables; whether it has.
 
     By the counts of tables that were nearly empty SQLite walks through them when they
     are large. Without any it takes them for large, and our statements find their way by
     their indexes. What was counted in other tables stays.
     """
     if not has_statistics(connection):
-        return
+        return False
     for (name,) in connection.execute(statements.query("statistics")).fetchall():
         connection.execute(statements.query(_FORGET[str(name)]))
     # Other connections keep the counts in memory till the schema is another one, and
@@ -268,6 +268,7 @@ def forget_statistics(connection: apsw.Connection) -> None:
     connection.execute("savepoint litejobs_block")
     connection.execute("rollback to litejobs_block")
     connection.execute("release litejobs_block")
+    return True
 
 
 _FORGET = {

@@ -90,8 +90,9 @@ class Transactions(Connections):
         if seen != self._schema_seen:
             self._recheck(self._writer)
             with translating():
-                forget_statistics(self._writer)
-            self._schema_seen = self._writer.pragma("schema_version")
+                forgotten = forget_statistics(self._writer)
+            # What is forgotten comes back if the block is undone; it is looked again.
+            self._schema_seen = -1 if forgotten else seen
             self._check_restored()
 
     def _check_restored(self) -> None:

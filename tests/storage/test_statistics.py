@@ -90,6 +90,20 @@ def test_a_process_that_has_the_file_open_forgets_them(
     file_jobs.enqueue("send")
     assert own(file_jobs) == own_before
     assert client(OURS) == 0
+    # Nor do they come back with what a block is undone with.
+    client("drop table sqlite_stat1")
+    client("analyze")
+    with pytest.raises(ZeroDivisionError), file_jobs.transaction():
+        raise ZeroDivisionError
+    assert client(OURS) > 0
+    client("create table more (a)")
+    client("create table most (a)")
+    file_jobs.enqueue("send")
+    assert client(OURS) == 0
+    for _ in range(2):
+        # It is looked once more, since they could have come back.
+        with file_jobs.transaction():
+            pass
     # A later one does not; then it is the runner that looks, in each process.
     client("analyze")
     file_jobs.enqueue("send")
