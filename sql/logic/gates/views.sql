@@ -430,7 +430,8 @@ from litejobs__executor_gate
 where away_at is not null;
 
 -- Every reason why a waiting job may not run now: one row each, none for a job that
--- waits only for a free slot, for a runner, or for its turn.
+-- waits only for a free slot, for a runner, or for its turn. Where `detail` is NULL,
+-- that of litejobs__reason holds.
 create view litejobs__block as
 select
     job.id as job_id,
@@ -451,7 +452,6 @@ select
         when attempt.action = 'snooze' then 'a rule has put it off'
         when attempt.decision = 'snooze'
             then 'its attempt was given back again and again'
-        else (select detail from litejobs__reason where code = 'due')
     end as detail,
     'job ' || job.id as object,
     job.run_at as until_at
@@ -469,7 +469,6 @@ select job.id, 'dependency',
             and parent_state <> 'again'
         )
             then 'what it waits for has ended; a runner tells those who wait in turn'
-        else (select detail from litejobs__reason where code = 'dependency')
     end,
     'job ' || dependency.parent_id, null
 from litejobs_job as job
@@ -502,9 +501,7 @@ and (
     or job.on_parent_failure is 'block' and dependency.parent_state = 'failed'
 )
 union all
-select job.id, 'attempts_used',
-    (select detail from litejobs__reason where code = 'attempts_used'),
-    'job ' || job.id, null
+select job.id, 'attempts_used', null, 'job ' || job.id, null
 from litejobs_job as job
 cross join litejobs__eligibility as limits on limits.job_id = job.id
 where (
@@ -513,8 +510,7 @@ where (
 )
 and not limits.eligible
 union all
-select job.id, 'expired',
-    (select detail from litejobs__reason where code = 'expired'), 'job ' || job.id, null
+select job.id, 'expired', null, 'job ' || job.id, null
 from litejobs_job as job
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
@@ -579,7 +575,16 @@ create view litejobs_block as
 select
     block.job_id,
     cast(block.code as text) as code,
-    cast(block.detail as text) as detail,
+    cast(
+        coalesce(
+            block.detail,
+            (
+                select detail from litejobs__reason as reason
+                where reason.code = block.code
+            )
+        )
+        as text
+    ) as detail,
     cast(block.object as text) as object,
     cast(block.until_at as integer) as until_at
 from litejobs__block as block;

@@ -89,24 +89,31 @@ begin
     );
     delete from litejobs_lane
     where id in (
-        select cast(name as integer) from litejobs__leftover_fate
+        select cast(name as integer) from litejobs_leftover as leftover
         where due_at = -1 and kind = 'lane'
-        and until_at <= (select now from litejobs_clock)
+        and (
+            select until_at from litejobs__spare_lane
+            where lane_id = cast(leftover.name as integer)
+        ) <= (select now from litejobs_clock)
     );
     delete from litejobs_key
     where key in (
-        select name from litejobs__leftover_fate
+        select name from litejobs_leftover as leftover
         where due_at = -1 and kind = 'key'
-        and until_at <= (select now from litejobs_clock)
+        and (
+            select until_at from litejobs__spare_key where key = leftover.name
+        ) <= (select now from litejobs_clock)
     );
     insert into litejobs_leftover (kind, name, due_at)
     select 'line', cast(line.id as text), -1
-    from litejobs__leftover_fate as fate
+    from litejobs_leftover as leftover
     cross join litejobs_line as line
-        on line.subject = 'circuit ' || fate.name and line.job_id is null
+        on line.subject = 'circuit ' || leftover.name and line.job_id is null
         and line.note = 'circuit'
-    where fate.due_at = -1 and fate.kind = 'circuit'
-    and fate.until_at <= (select now from litejobs_clock)
+    where leftover.due_at = -1 and leftover.kind = 'circuit'
+    and (
+        select until_at from litejobs__spare_circuit where name = leftover.name
+    ) <= (select now from litejobs_clock)
     and not exists (
         select 1 from litejobs_leftover
         where kind = 'line' and name = cast(line.id as text)
@@ -114,8 +121,11 @@ begin
     limit new.most;
     delete from litejobs_batch
     where id in (
-        select cast(name as integer) from litejobs__leftover_fate
-        where due_at = -1 and kind = 'batch' and until_at is not null
+        select cast(name as integer) from litejobs_leftover as leftover
+        where due_at = -1 and kind = 'batch' and exists (
+            select 1 from litejobs__spare_batch
+            where batch_id = cast(leftover.name as integer)
+        )
     );
     delete from litejobs_operation
     where id in (
@@ -129,14 +139,19 @@ begin
     );
     delete from litejobs_spec
     where id in (
-        select cast(name as integer) from litejobs__leftover_fate
-        where due_at = -1 and kind = 'spec' and until_at is not null
+        select cast(name as integer) from litejobs_leftover as leftover
+        where due_at = -1 and kind = 'spec' and exists (
+            select 1 from litejobs__spare_spec
+            where spec_id = cast(leftover.name as integer)
+        )
     );
     delete from litejobs_circuit
     where name in (
-        select name from litejobs__leftover_fate
+        select name from litejobs_leftover as leftover
         where due_at = -1 and kind = 'circuit'
-        and until_at <= (select now from litejobs_clock)
+        and (
+            select until_at from litejobs__spare_circuit where name = leftover.name
+        ) <= (select now from litejobs_clock)
     )
     and not exists (
         select 1 from litejobs_line
@@ -144,17 +159,11 @@ begin
         and note = 'circuit'
     );
     update litejobs_leftover
-    set due_at = (
-        select max(until_at, now)
-        from litejobs_clock
-        cross join litejobs__leftover_fate as fate
-        where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
-    )
-    where due_at = -1 and exists (
-        select 1 from litejobs__leftover_fate as fate
-        where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
-        and fate.until_at is not null
-    );
+    set due_at = max(fate.until_at, (select now from litejobs_clock))
+    from litejobs__leftover_fate as fate
+    where litejobs_leftover.due_at = -1
+    and fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
+    and fate.until_at is not null;
     delete from litejobs_leftover where due_at = -1;
     delete from litejobs_unique_window
     where unique_key in (

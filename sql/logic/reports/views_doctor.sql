@@ -251,7 +251,11 @@ from (
         'start a runner: litejobs run MODULE:OBJECT'
     from waiting
     where (select id from living) is null
-    and not exists (select 1 from litejobs_health where code = 'runner_missing')
+    -- Else health says so, below.
+    and not exists (
+        select 1 from litejobs__oldest_due
+        where due_at < (select now from litejobs_clock) - 10000
+    )
     group by null
     having sum(jobs) > 0
     union all
@@ -396,7 +400,7 @@ from (
 )
 union all
 -- What keeps jobs from being run is known more quickly.
-select code, level, object, sentence, remedy from litejobs_health;
+select code, level, object, sentence, remedy from litejobs__health;
 
 -- The same, plain enough for any reader of the file.
 create view litejobs_doctor as

@@ -198,7 +198,7 @@ from (
             select
                 job_id, code, detail, object, until_at,
                 null as remedy, 0 as otherwise
-            from litejobs_block
+            from litejobs__block
             union all
             select job_id, code, detail, object, null, remedy, 1
             from litejobs__idle_reason
