@@ -16,7 +16,7 @@ import pytest
 
 from litejobs import LiteJobs
 from tests.libraries import needs
-from tests.sql.fixture import HOUR, Sql, as_new
+from tests.sql.fixture import CLIENTS, HOUR, Sql, as_new
 
 # The public views that tell something, and are not there to be inserted into.
 VIEWS = """
@@ -204,19 +204,39 @@ def test_a_client_may_set_limits(tmp_path: Path) -> None:
     connection = apsw.Connection(str(path))
     for name, limit in (ADVISED | NEEDED).items():
         connection.limit(getattr(apsw, f"SQLITE_LIMIT_{name}"), limit)
-    db = Sql(connection)
+    say_what_is_ordinary(Sql(connection))
+    connection.close()
+
+
+def test_a_client_may_have_columns_named_in_full() -> None:
+    """These pragmas say what `*` stands for within views and triggers, too."""
+    db = CLIENTS["sqlite3"]()
+    db.execute("pragma full_column_names = 1")
+    db.execute("pragma short_column_names = 0")
+    say_what_is_ordinary(db)
+    stored = "select sql from sqlite_schema where type in ('view', 'trigger')"
+    stars = r"\bselect\s+\*|\w\.\*|,\s*\*\s*,"
+    assert [text for text in db.column(stored) if re.search(stars, text)] == []
+    db.connection.close()
+
+
+def say_what_is_ordinary(db: Sql) -> None:
     db.execute("insert into litejobs_runner (pid) values (1)")
     db.execute("insert into litejobs_task (name, runner_id) values ('a', 1)")
-    db.execute("insert into litejobs_job (task) values ('a')")
+    db.execute("insert into litejobs_job (task, unique_key) values ('a', 'k')")
+    db.execute(
+        "insert into litejobs_job (task, unique_key, on_conflict, priority) "
+        "values ('a', 'k', 'replace', 7)"
+    )
     db.execute("insert into litejobs_claim (runner, slots) values (1, 1)")
     db.execute(
         "insert into litejobs_settle (attempt, outcome) "
         """values (1, '{"status": "error"}')"""
     )
     db.execute("insert into litejobs_tick (runner) values (1)")
-    assert db.value("select state from litejobs_job") == "failed"
+    job = "select state || ' ' || priority from litejobs_job"
+    assert db.value(job) == "failed 7"
     assert [db.execute(f"select * from {view} limit 1") for view in db.column(VIEWS)]
-    connection.close()
 
 
 # Libraries that read the text of views ------------------------------------------------

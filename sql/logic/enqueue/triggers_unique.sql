@@ -142,7 +142,9 @@ begin
         ),
         origin = 'unique_key'
     from (
-        select job.id as job_id, own.*
+        select
+            job.id as job_id, own.queue, own.priority, own.max_attempts, own.retryable,
+            own.spec_id, own.requires, own.expires_in_ms
         from litejobs_job as job
         left join litejobs_task as own on own.name = job.task
         where job.id = new.job

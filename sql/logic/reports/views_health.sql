@@ -196,22 +196,24 @@ from (
         from (
             select number, at
             from (
-                select * from (
+                select number, at from (
                     select id as number, at from litejobs_line order by id desc limit 1
                 )
                 union all
-                select * from (
-                    select id + (birth >> 2), created_at from litejobs_job
+                select number, at from (
+                    select id + (birth >> 2) as number, created_at as at
+                    from litejobs_job
                     order by id desc limit 1
                 )
                 union all
-                select * from (
-                    select id + claimed_after, claimed_at from litejobs_attempt
+                select number, at from (
+                    select id + claimed_after as number, claimed_at as at
+                    from litejobs_attempt
                     order by id desc limit 1
                 )
                 union all
-                select * from (
-                    select ended, finished_at from litejobs_attempt
+                select number, at from (
+                    select ended as number, finished_at as at from litejobs_attempt
                     where ended is not null order by ended desc limit 1
                 )
             )

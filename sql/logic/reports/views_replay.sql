@@ -235,7 +235,7 @@ select
     end as sentence
 from (
     select
-        *,
+        job_id, log_id, at, old_state, new_state, was,
         case
             when old_state is not was then 'does_not_follow'
             when note is not 'undone' and not exists (
@@ -272,7 +272,8 @@ select
     end
 from (
     select
-        *,
+        job_id, log_id, at, attempt_id, start_no, prev_id, was, attempt, step, crashes,
+        jumps, delayed_ms,
         case
             when start_no > 1 and prev_id is null then 'attempt_missing'
             when prev_id is not null and coalesce(prev_ended > log_id, 1)
@@ -358,7 +359,10 @@ select
     end
 from (
     select
-        *,
+        job_id, log_id, at, state, starts, attempt_id, attempts, crashes, delayed_ms,
+        jumps, step, finished_at, stopped_by, run_at, cancel_requested_at, was,
+        was_starts, last_id, was_step, by, was_stopped_by, was_run_at, reset,
+        was_attempts, was_crashes, was_delayed_ms, was_jumps,
         case
             when state is not was then 'state'
             when starts <> was_starts then 'starts'
@@ -439,7 +443,8 @@ select
     end
 from (
     select
-        *,
+        id, job_id, ended, finished_at, claimed_at, status, outcome_status, decision,
+        will_retry, stopped_by,
         case
             when finished_at is null then 'finished_at'
             when status is not outcome_status then 'status'
@@ -456,7 +461,8 @@ from (
         end as differs
     from (
         select
-            *,
+            id, job_id, ended, finished_at, claimed_at, status, decision, will_retry,
+            stopped_by,
             case when json_valid(outcome) then outcome ->> '$.status' end
                 as outcome_status
         from litejobs_attempt

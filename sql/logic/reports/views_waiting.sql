@@ -120,7 +120,8 @@ held as (
         gate.until_at as until_last_at, gate.job_id
     from (
         select
-            gate.*,
+            gate.executor, gate.queue, gate.task, gate.requires, gate.tier_id,
+            gate.jobs, gate.since_at, gate.job_id,
             closed.key as code,
             case closed.key
                 when 'queue_rate' then gate.queue_rate_until

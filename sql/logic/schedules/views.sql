@@ -52,7 +52,9 @@ select
     replan_at
 from (
     select
-        begun.*,
+        id, revision, expression, timezone, every_ms, anchor_ms, tz_version, after_at,
+        skip_until, until_at, late_until, misfire, misfire_limit, end_at, now, high_at,
+        clock_steps, replan_at,
         case
             when after_at < min(skip_until, until_at) then 'paused'
             when after_at < min(late_until, until_at) - 5000 then 'late'
@@ -60,7 +62,10 @@ from (
         end as fate
     from (
         select
-            schedule.*,
+            schedule.id, schedule.revision, schedule.expression, schedule.timezone,
+            schedule.every_ms, schedule.anchor_ms, schedule.tz_version,
+            schedule.skip_until, schedule.misfire, schedule.misfire_limit,
+            schedule.end_at, schedule.high_at, schedule.clock_steps, schedule.replan_at,
             clock.now,
             min(clock.now, coalesce(end_at, clock.now)) as until_at,
             max(-1, clock.now - 1 - jitter_ms - coalesce(
