@@ -79,7 +79,7 @@ create table litejobs_step (
     constraint litejobs_step_label_length check (length(label) between 1 and 200),
     constraint litejobs_step_label_unique unique (task, label),
     primary key (task, position)
-) strict, without rowid;
+) strict;
 
 -- The first is the old name of a task, the second the one that its jobs get.
 create table litejobs_rename (

@@ -256,6 +256,18 @@ def test_public_views_are_plain(clients: dict[str, Sql]) -> None:
         assert not re.search(r"cross join \w+ as \w+\s+on\b", text), view
 
 
+def test_a_table_without_rowid_has_its_primary_key_alone(
+    clients: dict[str, Sql],
+) -> None:
+    """Turso cannot open a file with a unique constraint in one."""
+    found = """
+        select each.name from pragma_table_list as each
+        cross join pragma_index_list(each.name) as keys
+        where each.schema = 'main' and each.wr and keys.origin = 'u'
+    """
+    assert clients["apsw"].column(found) == []
+
+
 @pytest.mark.clients
 @needs("duckdb")
 @needs("duckdb_extension_sqlite_scanner")
