@@ -38,8 +38,8 @@ public class Client {
                         + " from litejobs_event where id > ? order by id")) {
             long last;
             try (ResultSet row = first.executeQuery(
-                    "select coalesce(max(id), 0) from litejobs_event")) {
-                last = row.getLong(1);
+                    "select id from litejobs_event order by id desc limit 1")) {
+                last = row.next() ? row.getLong(1) : 0;
             }
 
             long job = insert(db,

@@ -11,7 +11,8 @@ db <- dbConnect(RSQLite::SQLite(), commandArgs(TRUE)[1], synchronous = "full")
 invisible(dbExecute(db, "pragma busy_timeout = 30000"))
 last_id <- function() dbGetQuery(db, "select last_insert_rowid() as id")$id
 
-last <- dbGetQuery(db, "select coalesce(max(id), 0) as id from litejobs_event")$id
+newest <- "select id from litejobs_event order by id desc limit 1"
+last <- max(0, dbGetQuery(db, newest)$id)
 
 invisible(dbExecute(db, "insert into litejobs_job (task, args) values ('greet', ?)",
                     list('{"name": "Ann"}')))

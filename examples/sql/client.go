@@ -36,7 +36,10 @@ func main() {
 	db, err := sql.Open("sqlite3", "file:"+os.Args[1]+"?_sync=full&_timeout=30000")
 	check(err)
 	var last int64
-	check(db.QueryRow("select coalesce(max(id), 0) from litejobs_event").Scan(&last))
+	err = db.QueryRow("select id from litejobs_event order by id desc limit 1").Scan(&last)
+	if err != sql.ErrNoRows {
+		check(err)
+	}
 
 	args, _ := json.Marshal(map[string]string{"name": "Ann"})
 	job := changed(db, "insert into litejobs_job (task, args) values ('greet', ?)",

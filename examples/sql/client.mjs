@@ -11,9 +11,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 const db = new DatabaseSync(process.argv[2]);
 db.exec("pragma busy_timeout = 30000; pragma synchronous = full");
 
-let { last } = db
-  .prepare("select coalesce(max(id), 0) as last from litejobs_event")
-  .get();
+let { id: last } = db
+  .prepare("select id from litejobs_event order by id desc limit 1")
+  .get() ?? { id: 0 };
 
 const { lastInsertRowid: job } = db
   .prepare("insert into litejobs_job (task, args) values ('greet', ?)")

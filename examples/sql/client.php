@@ -8,7 +8,8 @@ Another process runs the jobs of the file: see docs/sql.md. This one needs php-s
 $db = new PDO("sqlite:$argv[1]", options: [PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION]);
 $db->exec('pragma synchronous = full');
 
-$last = $db->query('select coalesce(max(id), 0) from litejobs_event')->fetchColumn();
+$newest = 'select id from litejobs_event order by id desc limit 1';
+$last = $db->query($newest)->fetchColumn() ?: 0;
 
 $insert = $db->prepare("insert into litejobs_job (task, args) values ('greet', ?)");
 $insert->execute([json_encode(['name' => 'Ann'])]);

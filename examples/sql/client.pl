@@ -13,7 +13,8 @@ my $db = DBI->connect("dbi:SQLite:dbname=$ARGV[0]", '', '', { RaiseError => 1 })
 $db->do('pragma synchronous = full');
 my $json = JSON::PP->new->allow_nonref;
 
-my ($last) = $db->selectrow_array('select coalesce(max(id), 0) from litejobs_event');
+my ($last) = $db->selectrow_array('select id from litejobs_event order by id desc limit 1');
+$last //= 0;
 
 $db->do("insert into litejobs_job (task, args) values ('greet', ?)",
     undef, $json->encode({ name => 'Ann' }));

@@ -13,7 +13,8 @@ import time
 db = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)
 db.execute("pragma synchronous = full")
 
-(last,) = db.execute("select coalesce(max(id), 0) from litejobs_event").fetchone()
+newest = "select id from litejobs_event order by id desc limit 1"
+(last,) = db.execute(newest).fetchone() or (0,)
 
 job = db.execute(
     "insert into litejobs_job (task, args) values ('greet', ?)",

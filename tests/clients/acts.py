@@ -163,7 +163,7 @@ def cancel(at: Place) -> str:
 def read_on(at: Place) -> str:
     """Read what happened since the last look."""
     sql = "select id, name from litejobs_event where id > ? order by id limit 100"
-    [[last]] = at.client.rows("select max(id) from litejobs_event")
+    [[last]] = at.client.rows("select id from litejobs_event order by id desc limit 1")
     job = at.jobs.enqueue("double", [5])
     job.result(timeout=60)
     rows = at.client.rows(sql, int(last))

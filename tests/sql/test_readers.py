@@ -153,6 +153,13 @@ def test_a_look_up_by_id_and_reading_on_from_one_search_an_index(filled: Sql) ->
     assert all(steps.values())
 
 
+def test_the_last_event_is_found_without_a_look_at_the_others(filled: Sql) -> None:
+    newest = "select id from litejobs_event order by id desc limit 1"
+    steps = outermost(filled.execute(f"explain query plan {newest}"))
+    assert len(steps) == 6
+    assert all(" INDEX litejobs_" in step for step in steps)
+
+
 # Of a union.
 PARTS = (
     *("MERGE (UNION ALL)", "LEFT", "RIGHT"),
