@@ -44,7 +44,7 @@ create table litejobs_tally (
 -- the name of the column is what SQLite says then (litejobs__take_null).
 create table litejobs_null (
     name text not null primary key,
-    is_refused_with_an_or_clause_leave_the_column_out integer not null
+    is_refused_with_an_or_clause_give_it_or_leave_it_out integer not null
         on conflict replace default 0
 ) strict, without rowid;
 

@@ -59,7 +59,7 @@ ASKED: dict[str, dict[str, Any]] = {
 OTHERWISE = {("runner", "token"), ("purge", "name")}
 OTHERWISE |= {("queue", "retries"), ("queue", "keys")}
 REPLACED = "null_refused: with an or clause SQLite drops a row that has NULL"
-NAMED = "litejobs_null.is_refused_with_an_or_clause_leave_the_column_out"
+NAMED = "litejobs_null.is_refused_with_an_or_clause_give_it_or_leave_it_out"
 
 
 def columns_of(db: Sql, table: str) -> list[str]:
@@ -146,6 +146,19 @@ def test_null_for_what_has_a_default_is_not_said(held: Sql) -> None:
                 else:
                     assert made == bare, (name, clause)
         assert held.value("select count(*) from litejobs_null") == 0
+
+
+def test_a_row_that_lacks_what_has_no_default_is_never_dropped(held: Sql) -> None:
+    """`or ignore` would, without a word, whatever kind of constraint refuses it."""
+    some_jobs(held)
+    for name, asked in ASKED.items():
+        table = f"litejobs_{name}"
+        for column in asked:
+            row = {**dict.fromkeys(columns_of(held, table)), **asked, column: None}
+            for given in (row, {**asked, column: None}):
+                for how in ("insert", "insert or ignore", "insert or abort"):
+                    with taken_back(held), pytest.raises(ERRORS):
+                        insert(held, how, table, given)
 
 
 def test_all_tables_with_defaults_are_those_of_clients_or_kept(db: Sql) -> None:

@@ -7,7 +7,8 @@ create trigger litejobs_dependency_insert_guard
 before insert on litejobs_dependency
 begin
     insert into litejobs__take_null (value)
-    select null where new.pending_level is null;
+    select null
+    where new.pending_level is null or new.parent_id is null and new.batch_id is null;
     select raise(
         abort,
         'invalid_dependency: parent_state and pending_level are kept by the database; leave them out'

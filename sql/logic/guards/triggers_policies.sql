@@ -44,7 +44,8 @@ end;
 -- One is not written over another: `insert or replace` would.
 create trigger litejobs_rule_insert_guard
 before insert on litejobs_rule
-when new.on_crash is null or new.id > 9007199254740992
+when new.policy_id is null or new.position is null or new.action is null
+or new.on_crash is null or new.id > 9007199254740992
 or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
@@ -52,7 +53,9 @@ or exists (
 or new.spec_id is not null or new.options is not null
 begin
     insert into litejobs__take_null (value)
-    select null where new.on_crash is null;
+    select null
+    where new.policy_id is null or new.position is null or new.action is null
+    or new.on_crash is null;
     select raise(
         abort,
         'unknown_spec: the options of a new rule are a JSON object in options; leave spec_id out'
@@ -107,7 +110,10 @@ create trigger litejobs_condition_insert_guard
 before insert on litejobs_condition
 begin
     insert into litejobs__take_null (value)
-    select null where new.path is null or new.lowered is null or new.negated is null
+    select null
+    where new.rule_id is null or new.term is null or new.position is null
+    or new.source is null or new.op is null
+    or new.path is null or new.lowered is null or new.negated is null
     or new.other_path is null or new.other_lowered is null;
     select raise(
         abort,
@@ -190,7 +196,9 @@ create trigger litejobs_rule_change_insert_guard
 before insert on litejobs_rule_change
 begin
     insert into litejobs__take_null (value)
-    select null where new.source_path is null;
+    select null
+    where new.rule_id is null or new.position is null or new.target is null
+    or new.source is null or new.source_path is null;
     select raise(
         abort,
         'immutable_policy: what a rule writes never changes; insert another policy, which replaces it'

@@ -5,12 +5,12 @@ create trigger litejobs__take_null_tries
 instead of insert on litejobs__take_null
 begin
     insert into litejobs_null (
-        name, is_refused_with_an_or_clause_leave_the_column_out
+        name, is_refused_with_an_or_clause_give_it_or_leave_it_out
     )
     values ('a column', new.value);
     select raise(
         abort,
-        'null_refused: with an or clause SQLite drops a row that has NULL for a default; leave those columns out, or insert without the clause'
+        'null_refused: with an or clause SQLite drops a row that has NULL where there must be a value; give it, leave out what has a default, or insert without the clause'
     )
     where not exists (select 1 from litejobs_null);
     delete from litejobs_null;
@@ -387,7 +387,8 @@ end;
 -- NULL is not said of an executor,
 create trigger litejobs_executor_insert_guard
 before insert on litejobs_executor
-when new.held is null or new.clean_up_ms is null
+when new.name is null or new.slots is null or new.runner_id is null
+or new.held is null or new.clean_up_ms is null
 begin
     insert into litejobs__take_null (value) values (null);
 end;
@@ -395,8 +396,32 @@ end;
 -- of a breaker,
 create trigger litejobs_breaker_insert_guard
 before insert on litejobs_breaker
-when new.threshold is null or new.cooldown_ms is null or new.factor is null
+when new.task is null or new.threshold is null or new.cooldown_ms is null or new.factor is null
 or new.max_cooldown_ms is null
+begin
+    insert into litejobs__take_null (value) values (null);
+end;
+
+-- of a step of a flow, all of which is needed,
+create trigger litejobs_step_insert_guard
+before insert on litejobs_step
+when new.task is null or new.position is null or new.label is null
+begin
+    insert into litejobs__take_null (value) values (null);
+end;
+
+-- of a task's old name,
+create trigger litejobs_rename_insert_guard
+before insert on litejobs_rename
+when new.old_name is null or new.new_name is null
+begin
+    insert into litejobs__take_null (value) values (null);
+end;
+
+-- of what an outbox has handed over,
+create trigger litejobs_outbox_delivery_insert_guard
+before insert on litejobs_outbox_delivery
+when new.key is null or new.job_id is null or new.delivered_at is null
 begin
     insert into litejobs__take_null (value) values (null);
 end;
@@ -404,7 +429,7 @@ end;
 -- nor of a purge.
 create trigger litejobs_purge_insert_guard
 before insert on litejobs_purge
-when new.name is null or new.jobs is null
+when new.states is null or new.name is null or new.jobs is null
 begin
     insert into litejobs__take_null (value) values (null);
 end;

@@ -4,11 +4,15 @@
 -- was deleted.
 create trigger litejobs_cursor_insert_guard
 before insert on litejobs_cursor
-when new.lost_id is null
+when new.name is null or new.log_id is null or new.lost_id is null
+or new.made_at is null or new.seen_at is null
 or max(new.log_id, new.lost_id)
     > (select births + claims + others from litejobs__mark)
 begin
-    insert into litejobs__take_null (value) select null where new.lost_id is null;
+    insert into litejobs__take_null (value)
+    select null
+    where new.name is null or new.log_id is null or new.lost_id is null
+    or new.made_at is null or new.seen_at is null;
     select raise(
         abort,
         'invalid_cursor: the log ends before that number; put the cursor at its end or before it'

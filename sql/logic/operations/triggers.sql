@@ -3,7 +3,7 @@
 -- An operation begins open and empty.
 create trigger litejobs_operation_insert_guard
 before insert on litejobs_operation
-when new.undoable is null
+when new.name is null or new.undoable is null
 or new.state is not 'open' or new.obstacle is not null or new.at is not null
 or new.undone_at is not null or new.log_id is not null
 or new.id > 9007199254740992
@@ -13,7 +13,8 @@ or new.command is not null and not exists (
 )
 begin
     insert into litejobs__take_null (value)
-    select null where new.state is null or new.undoable is null;
+    select null
+    where new.name is null or new.state is null or new.undoable is null;
     select raise(
         abort,
         'invalid_operation: a new operation is open and has no history; leave out all but name, detail, origin, undoable and command, which is the first operation of a command'
@@ -278,11 +279,12 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_queue_insert_is_recorded
 before insert on litejobs_queue
-when new.paused is null or new.rate_next_us is null
+when new.name is null or new.paused is null or new.rate_next_us is null
 or exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__take_null (value)
-    select null where new.paused is null or new.rate_next_us is null;
+    select null
+    where new.name is null or new.paused is null or new.rate_next_us is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'queue', new.name,
@@ -317,11 +319,11 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_key_insert_is_recorded
 before insert on litejobs_key
-when new.rate_next_us is null
+when new.key is null or new.rate_next_us is null
 or exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__take_null (value)
-    select null where new.rate_next_us is null;
+    select null where new.key is null or new.rate_next_us is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'key', new.key,
@@ -352,8 +354,11 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_fact_insert_is_recorded
 before insert on litejobs_fact
-when exists (select 1 from litejobs__recording)
+when new.name is null or new.value is null
+or exists (select 1 from litejobs__recording)
 begin
+    insert into litejobs__take_null (value)
+    select null where new.name is null or new.value is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'fact', new.name,
@@ -398,11 +403,14 @@ end;
 -- A rule about it is about to come, or to be written over.
 create trigger litejobs_retention_insert_is_recorded
 before insert on litejobs_retention
-when new.task is null or new.queue is null or new.edited is null or new.counted is null
+when new.kind is null or new.task is null or new.queue is null or new.edited is null
+or new.counted is null
 or exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__take_null (value)
-    select null where new.task is null or new.queue is null or new.edited is null
+    select null
+    where new.kind is null or new.task is null or new.queue is null
+    or new.edited is null
     or new.counted is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
@@ -445,11 +453,11 @@ end;
 -- It is about to come, or to be written over.
 create trigger litejobs_circuit_insert_is_recorded
 before insert on litejobs_circuit
-when new.opens is null
+when new.name is null or new.opens is null
 or exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__take_null (value)
-    select null where new.opens is null;
+    select null where new.name is null or new.opens is null;
     insert into litejobs__record_before_image (kind, key, before)
     values (
         'circuit', new.name,
@@ -485,13 +493,14 @@ end;
 -- (litejobs_tier_insert_changes_lanes), and none that leaves no room for others.
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
-when new.queue is null or new.at_most is null or new.next_at is null
-or new.taken is null
+when new.min_priority is null or new.every_ms is null or new.queue is null
+or new.at_most is null or new.next_at is null or new.taken is null
 or new.id > 9007199254740992 or exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__take_null (value)
-    select null where new.queue is null or new.at_most is null or new.next_at is null
-    or new.taken is null;
+    select null
+    where new.min_priority is null or new.every_ms is null or new.queue is null
+    or new.at_most is null or new.next_at is null or new.taken is null;
     select raise(
         abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
     )

@@ -8,7 +8,10 @@ create trigger litejobs_schedule_insert_guard
 before insert on litejobs_schedule
 begin
     insert into litejobs__take_null (value)
-    select null where new.jitter_ms is null or new.misfire_limit is null
+    select null
+    where new.name is null or new.task is null
+    or new.expression is null and new.every_ms is null
+    or new.jitter_ms is null or new.misfire_limit is null
     or new.max_waiting is null or new.paused is null or new.edited is null
     or new.runs is null or new.skip_until is null or new.high_at is null
     or new.clock_steps is null or new.revision is null or new.invalid is null;

@@ -115,7 +115,7 @@ end;
 -- paused before its first job.
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
-when new.has_misfits is null
+when new.name is null or new.has_misfits is null
 or new.concurrency_key is not null or new.circuit is not null
 or new.spec_id is not null or new.options is not null
 or not exists (
@@ -123,7 +123,7 @@ or not exists (
 )
 begin
     insert into litejobs__take_null (value)
-    select null where new.has_misfits is null;
+    select null where new.name is null or new.has_misfits is null;
     insert into litejobs_queue (name)
     select coalesce(new.queue, 'default')
     where coalesce(length(new.queue), 1) between 1 and 200 and not exists (
@@ -274,7 +274,7 @@ create trigger litejobs_policy_insert_replaces
 before insert on litejobs_policy
 begin
     insert into litejobs__take_null (value)
-    select null where new.step is null;
+    select null where new.task is null or new.step is null;
     select raise(
         abort,
         'immutable_policy: policies are numbered by the database; leave the id out'
