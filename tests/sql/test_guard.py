@@ -36,7 +36,7 @@ BY_HAND = {
 
 ONLY_A_CLAIM = (
     "invalid_transition: only a claim of a pending job makes it processing; "
-    "insert into litejobs_claim"
+    "insert into litejobs_claim, or read the row again"
 )
 CANCEL_REQUEST = (
     "invalid_transition: a processing job ends when its attempt is settled; "
@@ -44,10 +44,11 @@ CANCEL_REQUEST = (
 )
 SETTLE = (
     "invalid_transition: a processing job moves when its attempt is settled; "
-    "insert into litejobs_settle"
+    "insert into litejobs_settle, or read the row again"
 )
 REQUEUE = (
-    "invalid_transition: a finished job can only be requeued; set its state to pending"
+    "invalid_transition: a finished job can only be requeued; set its state to "
+    "pending, or read the row again"
 )
 THROUGH_AN_ATTEMPT = (
     "invalid_transition: a job ends through an attempt; cancel it, or let it be "
@@ -70,7 +71,7 @@ KEY_TAKEN = (
 )
 IMMUTABLE_JOB = (
     "immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and "
-    "stopped_by are kept by the database; leave them out"
+    "stopped_by are kept by the database; leave them out, or read the row again"
 )
 
 UPDATES = (

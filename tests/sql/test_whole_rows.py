@@ -397,7 +397,8 @@ def test_a_row_as_it_was_before_its_insert_is_not_written_over_it(db: Sql) -> No
         whole = {**dict.fromkeys(columns_of(db, table)), **asked}
         insert(db, "insert", table, whole)
         before = db.content(table)
-        db.refused(*written(table, whole | {"id": 1, "priority": 7}, ["id"]))
+        sentence = db.refused(*written(table, whole | {"id": 1, "priority": 7}, ["id"]))
+        assert re.search(r"read (it|the row) again", sentence)
         assert db.content(table) == before
     for table in ("litejobs_queue", "litejobs_task"):
         whole = {**dict.fromkeys(columns_of(db, table)), "name": "x"}

@@ -38,7 +38,7 @@ and old.state = 'processing' and new.state = 'processing'
 begin
     select raise(
         abort,
-        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out, or read the row again'
     )
     where new.id <> old.id
     or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id;
@@ -73,7 +73,7 @@ or new.lane_id is not old.lane_id and (
 begin
     select raise(
         abort,
-        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out, or read the row again'
     )
     where old.created_at is not null and new.created_at is not old.created_at
     or new.given is not null and old.given is null and old.created_at is not null

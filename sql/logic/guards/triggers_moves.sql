@@ -180,7 +180,7 @@ begin
         )
         when new.state = 'processing' then raise(
             abort,
-            'invalid_transition: only a claim of a pending job makes it processing; insert into litejobs_claim'
+            'invalid_transition: only a claim of a pending job makes it processing; insert into litejobs_claim, or read the row again'
         )
         when new.old_state = 'blocked'
             and new.state in ('pending', 'scheduled') then raise(
@@ -194,14 +194,14 @@ begin
         )
         when new.old_state = 'processing' then raise(
             abort,
-            'invalid_transition: a processing job moves when its attempt is settled; insert into litejobs_settle'
+            'invalid_transition: a processing job moves when its attempt is settled; insert into litejobs_settle, or read the row again'
         )
         when (
             new.old_state = 'completed' or new.old_state = 'dead_lettered'
             or new.old_state = 'cancelled'
         ) then raise(
             abort,
-            'invalid_transition: a finished job can only be requeued; set its state to pending'
+            'invalid_transition: a finished job can only be requeued; set its state to pending, or read the row again'
         )
         when (
             new.state = 'completed' or new.state = 'failed'
@@ -306,7 +306,7 @@ begin
     then 1 else 0 end;
     select raise(
         abort,
-        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out, or read the row again'
     )
     where new.starts <> new.old_starts and (
         new.starts < new.old_starts or new.attempt_id is new.old_attempt_id

@@ -212,7 +212,10 @@ when old.birth is not null and (
     new.birth is not old.birth or new.birth_origin is not old.birth_origin
 )
 begin
-    select raise(abort, 'immutable_log: what happened is never changed');
+    select raise(
+        abort,
+        'immutable_log: a job keeps its place in the log; leave birth and birth_origin out, or read the row again'
+    );
 end;
 
 -- With the last job or the last attempt their highest ids go, and never come again: so
