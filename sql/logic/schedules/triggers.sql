@@ -143,7 +143,8 @@ begin
         or new.runs < old.runs or new.revision is null or new.revision < old.revision
         or new.planned_until < old.planned_until
         and new.revision = old.revision and new.revision < 9007199254740992
-    );
+    )
+    and not exists (select 1 from litejobs_undoing);
     select raise(
         abort,
         'invalid_template: a key has {names} of arguments in it, and a brace itself twice; correct it'
