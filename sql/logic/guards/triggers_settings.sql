@@ -396,7 +396,8 @@ end;
 -- of a breaker,
 create trigger litejobs_breaker_insert_guard
 before insert on litejobs_breaker
-when new.task is null or new.threshold is null or new.cooldown_ms is null or new.factor is null
+when new.task is null or new.threshold is null or new.cooldown_ms is null
+or new.factor is null
 or new.max_cooldown_ms is null
 begin
     insert into litejobs__take_null (value) values (null);
