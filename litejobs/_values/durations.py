@@ -76,7 +76,7 @@ def _exact_ms(value: Any, name: str) -> int | Fraction:
         if whole.isdigit() and part.isdigit() and len(part) <= _DIGITS:
             return int(whole + part.ljust(_DIGITS, "0"))
         return _fraction(float.__repr__(value)) * 1000
-    if value in (math.inf, -math.inf):
+    if isinstance(value, (int, float)) and math.isinf(value):
         raise unusable(name, value, _ENDLESS if value > 0 else _NEGATIVE)
     raise unusable(name, value, f"is not a duration; pass {_ALLOWED}")
 
