@@ -549,7 +549,7 @@ def test_once_prints_tables_whole_and_in_full_in_a_pipe(db: Cli, path: Path) -> 
     lock.release()
     assert (shown.exit_code, shown.stderr) == (0, "")
     first, *lines = shown.stdout.splitlines()
-    assert re.fullmatch(r".*jobs\.db  \d+\.\d kB \+ \S+ \S+ log", first)
+    assert re.fullmatch(r".*jobs\.db  \d+\.\d [kM]B \+ \S+ \S+ log", first)
     assert lines == [
         "runner 1: process 1 on x, 2 threads, begun 2026-01-01T12:00:00Z, 0.1 jobs/s",
         "",
