@@ -55,7 +55,9 @@ def main() -> None:
 def tried(client: Client, command: list[str]) -> acts.Seen:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder, "jobs.db")
-        return acts.try_all(command, path, waits=client.waits)
+        return acts.try_all(
+            command, path, waits=client.waits, numbers_alone=client.numbers_alone
+        )
 
 
 def whole_program(client: Client) -> str:

@@ -30,7 +30,13 @@ def test_client_does_what_the_page_says(
         pytest.skip(f"{client.name} is not here: {client.package}")
     path = Path(shutil.copy(empty_file, tmp_path / "jobs.db"))
     many = 10 if client.always else acts.MANY
-    seen = acts.try_all(command, path, waits=client.waits, many=many)
+    seen = acts.try_all(
+        command,
+        path,
+        waits=client.waits,
+        many=many,
+        numbers_alone=client.numbers_alone,
+    )
     for name, said in seen.acts.items():
         assert client.expected(name).seen in said, name
     rows = page.rows_in(page.PAGE.read_text(encoding="utf-8"))
