@@ -67,6 +67,9 @@ class Rows:
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         self._rows = rows
 
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._rows)
+
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All of them."""
         return self._rows

@@ -443,6 +443,10 @@ def called(statements: Iterable[str]) -> set[tuple[str, str]]:
 def test_our_own_views_call_nothing_else() -> None:
     """In files that somebody has changed elsewhere, they can be looked at."""
     reads = ("select", "with", "values")
-    asked = [each for each in _statements.queries().values() if each.startswith(reads)]
+    asked = [
+        each
+        for each in _statements.queries().values()
+        if each.startswith(reads) and "from sqlite_stat" not in each  # see `analyze`
+    ]
     assert len(asked) > 150
     assert called(asked) == untrusted.OURS

@@ -16,7 +16,7 @@ from litejobs._control.events import Wanted, merged
 from litejobs._storage.store import Store
 from litejobs.errors import EventsLost
 from tests.control.test_events import file_jobs, jobs, told
-from tests.waiting import Sizes
+from tests.waiting import Sizes, eventually
 
 __all__ = ["file_jobs", "jobs"]
 SECONDS = 30.0
@@ -216,10 +216,12 @@ def test_of_many_threads_that_wait_for_results_one_looks_at_a_time(
             thread.start()
         for _ in threads:
             assert begun.acquire(timeout=SECONDS)
+        # They look again when another commit is seen.
+        later = file_jobs.task(name="b")(lambda: None).using(delay="1h")
+        eventually(lambda: later.enqueue() and in_turn)
         end.set()
         for thread in threads:
             thread.join(SECONDS)
-    assert in_turn
     assert all(in_turn)
 
 

@@ -252,7 +252,10 @@ def fill_with_keys(db: Sql, chance: random.Random) -> None:
     db.serve("tried", circuit="host {0}", **key)
     db.serve("free")
     db.serve("few", queue="few", **key)
-    db.insert("litejobs_queue", name="few", max_running=chance.randint(1, 3))
+    db.execute(
+        "update litejobs_queue set max_running = ? where name = 'few'",
+        (chance.randint(1, 3),),
+    )
     rare = chance.sample(["other", "rated", "tried", "few"], 2)
     tasks = [*("one", "two", "free") * 2, *rare]
     keys = chance.randint(1, 9)
