@@ -261,6 +261,7 @@ def test_public_views_are_plain(clients: dict[str, Sql]) -> None:
         words = "glob|indexed by|having" + "|union" * (view not in OF_ITS_OWN)
         assert re.findall(rf"\b(?:{words})\b", text) == [], view
         assert not re.search(r"cross join \w+ as \w+\s+on\b", text), view
+        assert not re.search(r"(?<!\bas )(?<![.\w])at,", text), view
 
 
 def test_a_table_without_rowid_has_its_primary_key_alone(

@@ -343,7 +343,7 @@ select
     cast(in_the_way as text) as in_the_way
 from (
     select
-        id, name, detail, origin, state, at, undone_at, changes,
+        id, name, detail, origin, state, operation.at as at, undone_at, changes,
         coalesce(
             refusal,
             (
