@@ -37,7 +37,7 @@ class Futures(TaskExecutor):
     executor broke, as a pool of processes does when one of them dies: the attempts that
     it ran are crashed then (`max_crashes`), and the others go on.
 
-    In other processes or interpreters a task is imported by its module, so it is
+    In other processes a task is imported by its module, so it is
     defined at the top of one that registers it. There `current()` knows the job and may
     complete it (`transaction`); of its progress the last report counts, once it ends.
 
@@ -48,7 +48,8 @@ class Futures(TaskExecutor):
     `ProcessPoolExecutor` stay behind (those of `Processes` end).
 
     Raises:
-        ConfigurationError: *factory* cannot be called, or *slots* is out of range.
+        ConfigurationError: *factory* cannot be called, or makes what cannot run tasks
+            (`InterpreterPoolExecutor`), or *slots* is out of range.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class Futures(TaskExecutor):
                 f"Futures({factory!r:.80}) cannot be made anew; give a function that "
                 "makes it: Futures(lambda: ProcessPoolExecutor(2), slots=2)"
             )
+        if isinstance(factory, type):
+            _check_kind(factory)
         self._factory = factory
         self._executor: concurrent.futures.Executor | None = None
         self._broken: concurrent.futures.Executor | None = None
@@ -81,7 +84,8 @@ class Futures(TaskExecutor):
         """Make the executor.
 
         Raises:
-            ConfigurationError: The factory makes something else, or the same again.
+            ConfigurationError: The factory makes something else, the same again, or
+                what cannot run tasks.
         """
         made = self._factory()
         if not isinstance(made, concurrent.futures.Executor):
@@ -89,6 +93,7 @@ class Futures(TaskExecutor):
                 f"the factory of {self!r} makes {made!r:.80}; let it return a "
                 "concurrent.futures.Executor"
             )
+        _check_kind(type(made))
         if self._last is not None and made is self._last():
             raise ConfigurationError(
                 f"the factory of {self!r} makes the same executor again, which is "
@@ -264,7 +269,14 @@ def _end_broken(executor: concurrent.futures.Executor) -> None:
 
 def _shares_our_memory(executor: concurrent.futures.Executor) -> bool:
     """Whether its workers are threads of this interpreter, which have the task."""
-    if not isinstance(executor, concurrent.futures.ThreadPoolExecutor):
-        return False
+    return isinstance(executor, concurrent.futures.ThreadPoolExecutor)
+
+
+def _check_kind(kind: type) -> None:
     apart = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
-    return apart is None or not isinstance(executor, apart)
+    if apart is not None and issubclass(kind, apart):
+        raise ConfigurationError(
+            f"{kind.__name__} cannot run tasks: its interpreters cannot import apsw, "
+            "with which litejobs reaches SQLite; take Processes(…), or a "
+            "ProcessPoolExecutor"
+        )

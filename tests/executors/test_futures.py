@@ -472,6 +472,20 @@ def test_a_factory_that_makes_something_else_is_refused_at_the_start(
         jobs.start()
 
 
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="there are none")
+def test_interpreters_are_refused(tmp_path: Path) -> None:
+    """They cannot import apsw: nothing would run there."""
+    from concurrent.futures import InterpreterPoolExecutor
+
+    with pytest.raises(ConfigurationError, match="take Processes"):
+        Futures(InterpreterPoolExecutor, slots=1)
+    executors = {"x": Futures(lambda: InterpreterPoolExecutor(1), slots=1)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        with pytest.raises(ConfigurationError, match="cannot import apsw"):
+            jobs.start()
+        assert jobs.health()["role"] in {"none", "stopped"}
+
+
 def test_a_factory_that_makes_the_same_one_again_is_refused(tmp_path: Path) -> None:
     pool = ThreadPoolExecutor(1)
     executors = {"x": Futures(lambda: pool, slots=1)}
