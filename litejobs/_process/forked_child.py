@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from litejobs._process.clock import RealTime
-from litejobs._process.fork_guard import forks
+from litejobs._process.fork_guard import generation
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import TIMES
 
@@ -35,7 +35,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
     __slots__ = ("_born",)
 
     def __enter__(self) -> None:
-        self._born = forks[0]
+        self._born = generation()
 
     def __exit__(
         self,
@@ -43,7 +43,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._born != forks[0]:
+        if self._born != generation():
             _end(error)
 
 

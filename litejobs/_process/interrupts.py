@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
+from litejobs._process.fork_guard import in_children
 from litejobs.errors import TaskInterrupt
 
 
@@ -33,8 +33,7 @@ def _forget_other_threads() -> None:
         del worker_of[ident]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_other_threads)
+in_children(_forget_other_threads)
 
 
 def raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:

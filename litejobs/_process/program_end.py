@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from litejobs._process import log
 from litejobs._process.clock import RealTime
+from litejobs._process.fork_guard import in_children, notice
 from litejobs._process.service_manager import manager
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class Guardian:
         self._stopping = threading.Lock()
         self._watched: list[Stoppable] = []
         self._is_called = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        in_children(self._forget)
 
     def watch(self, runner: Stoppable) -> None:
         """*runner* is stopped at the end of the program, unless unwatched before."""
+        notice()
         with self._lock:
             if not self._is_called:
                 _call_at_end(self.main_thread_ends, self.stop_all)
@@ -59,6 +59,7 @@ class Guardian:
 
     def unwatch(self, runner: Stoppable) -> None:
         """*runner* is not stopped any more."""
+        notice()
         with self._lock, contextlib.suppress(ValueError):
             self._watched.remove(runner)
 
@@ -68,6 +69,7 @@ class Guardian:
         It is not waited for here: threads of the program may wait until the main thread
         counts as ended, which is after this.
         """
+        notice()
         if self._watched and (names := threads_of_program()):
             later = threading.Thread(
                 target=self._stop_later, name="litejobs-end", daemon=True
@@ -102,6 +104,7 @@ class Guardian:
 
     def stop_all(self) -> None:
         """What is watched has stopped, or has been given up."""
+        notice()
         # Whoever comes second waits until the first has done it.
         with self._stopping:
             with self._lock:

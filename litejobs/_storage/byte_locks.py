@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from litejobs._process.fork_guard import in_children, notice
 from litejobs._storage.files import create_private
 from litejobs._values.blocks import block
 from litejobs._values.descriptors import too_many_open
@@ -193,6 +194,7 @@ def opened(path: str | os.PathLike[str], *, make: bool = True) -> LockFile | Non
         ReadOnlyDatabase: It cannot be made, or this user cannot write it.
         FileRefused: It is not a plain file, or cannot be opened.
     """
+    notice()
     if make:
         create_private(path)
     with _changing:
@@ -224,6 +226,7 @@ def using(
 
     Raises as `opened`.
     """
+    notice()
     with _changing:
         file = opened(path, make=make)
         if file is not None:
@@ -323,5 +326,4 @@ def _forget_the_parent() -> None:
                 os.close(descriptor)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parent)
+in_children(_forget_the_parent)

@@ -16,8 +16,7 @@ from functools import partial
 
 import apsw
 
-from litejobs._process import clock
-from litejobs._process.timing import TIMES
+from litejobs._process import clock, fork_guard
 from litejobs._storage import files, process_guard, statements
 from litejobs._storage.files import MEMORY
 from litejobs._storage.house_keeping import HouseKeeping
@@ -28,6 +27,8 @@ from litejobs._storage.writing import HandOut
 from litejobs.errors import ConfigurationError, ForkedProcess, LiteJobsError
 
 __all__ = ["OPEN", "Database", "HandOut"]
+
+FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
 
 
 class Database(HouseKeeping):
@@ -65,6 +66,7 @@ class Database(HouseKeeping):
         instead of being made or upgraded.
         """
         text = os.fspath(path)
+        fork_guard.notice()
         if text == MEMORY:
             database = cls(MEMORY, durability, allow_network=allow_network)
             database._users = 1
@@ -111,9 +113,6 @@ class Database(HouseKeeping):
     def release(self) -> None:
         """The last user of the file closes its connections.
 
-        A thread that still reads is waited for, `TIMES.reading_patience` seconds at
-        most; it goes on, and closes its own connection when it has read.
-
         Raises:
             DatabaseBusy: A transaction of this process lasts too long; it is as before.
         """
@@ -128,7 +127,6 @@ class Database(HouseKeeping):
             for listener in self._ending:
                 listener()
             self._closed = True
-            self._await_readers(clock.RealTime.monotonic() + TIMES.reading_patience)
             self._disconnect()
 
     def _release_one(self) -> bool:
@@ -183,9 +181,11 @@ class Database(HouseKeeping):
             return True
         self._is_drowsy = True
         try:
-            if not self._await_readers(until):
-                self._turn.release()
-                return False
+            while self._reading:
+                if clock.RealTime.monotonic() >= until:
+                    self._turn.release()
+                    return False
+                clock.RealTime.sleep(FORK_POLL)
             # Not before, since one of ours may have been about to be opened.
             if process_guard.is_open_besides(self.path, _connections()):
                 self._turn.release()
@@ -202,6 +202,30 @@ class Database(HouseKeeping):
     def end_fork(self) -> None:
         """In the parent, if it fell asleep: the fork is done."""
         self._turn.release()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread is inside of SQLite for it, or in a transaction."""
+        return self._asleep or not (self._turn.owner or self._reading)
+
+    def close_in_child(self) -> bool:
+        """Whether all connections are closed, in a child before which nothing was.
+
+        To be asked while every file is idle, or a lock of SQLite's may be held for
+        ever. Nothing is written and no lock of the parent is dropped: POSIX has them by
+        process, and what SQLite takes for its own here was never this one's.
+        """
+        if self.path == MEMORY or self._closed:
+            return False
+        if not self._asleep:
+            if process_guard.is_open_besides(self.path, self.open_connections()):
+                return False
+            try:
+                self._disconnect(for_fork=True)
+            except apsw.Error:
+                return False
+            self._asleep = True
+        return True
 
     def begin_in_child(self) -> None:
         """In the child, if it fell asleep: a file like any other, and nobody's yet."""

@@ -11,11 +11,11 @@ ends after `TIMES.longest_turn` seconds, or, where that writes the whole file an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from litejobs._process import within
+from litejobs._process.fork_guard import in_children
 from litejobs._process.timing import TIMES
 
 Owner = tuple[int, object]
@@ -68,8 +68,7 @@ class _Wait(NamedTuple):
 
 _waits: dict[int, _Wait] = {}  # by thread
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_waits.clear)
+in_children(_waits.clear)
 
 
 def wait(lock: Turn, waiter: Waits, me: Owner, patience: float) -> bool:

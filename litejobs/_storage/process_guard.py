@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from litejobs._process import log
+from litejobs._process.fork_guard import in_children
 from litejobs._values.blocks import block
 from litejobs.errors import FileRefused, SharedFile
 
@@ -531,5 +532,4 @@ def _forget_the_parent() -> None:
 
 
 # When this is imported, since what it watches and locks may be in use by then.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_parent)
+in_children(_forget_the_parent)

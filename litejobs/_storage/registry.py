@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from litejobs._process.clock import RealTime
+from litejobs._process.fork_guard import in_children
 from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
 
@@ -23,6 +24,13 @@ class OpenFile(Protocol):
 
     def end_fork(self) -> None:
         """In the parent, if it fell asleep."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread uses it at this moment."""
+
+    def close_in_child(self) -> bool:
+        """In a child of a fork that nobody was told of: closed, if it could be."""
 
     def begin_in_child(self) -> None:
         """In the child, if it fell asleep."""
@@ -53,11 +61,8 @@ class Registry(Generic[File]):
         self._forks: dict[int, list[Fork[File]]] = {}
 
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=self._begin_fork,
-                after_in_parent=self._end_fork,
-                after_in_child=self._inherit,
-            )
+            os.register_at_fork(before=self._begin_fork, after_in_parent=self._end_fork)
+        in_children(self._inherit)
 
     def add(self, file: File) -> None:
         """This one was opened: who watches is told."""
@@ -104,12 +109,19 @@ class Registry(Generic[File]):
         all were closed before. And a transaction in which the parent forked is still
         open here, in the memory that both share, and is for the parent alone to go on
         with.
+
+        Of a fork that Python does not make itself (uWSGI forks its workers in C) nobody
+        was told before. Then what no thread used at that moment is closed here.
         """
         forks = self._forks.pop(threading.get_ident(), [])
         self._forks.clear()
         if forks and not any(fork.keeps_registry for fork in forks):
             self._may_be_half_open = True
+        if not forks and self.lock.locked():
+            self._may_be_half_open = True
         sleeping = [database for fork in forks for database in fork.sleeping]
+        if not forks and all(database.is_idle for database in self.alive):
+            sleeping = [each for each in tuple(self.alive) if each.close_in_child()]
         awake = []
         for database in tuple(self.alive):
             if database in sleeping:

@@ -152,6 +152,7 @@ class Store:
             FileRefused: The file cannot be used; it was not changed.
             DatabaseBusy: Another process holds its lock.
         """
+        fork_guard.notice()
         database = self._database
         if database is None:
             with self._opening:
@@ -167,6 +168,7 @@ class Store:
     @property
     def if_open(self) -> Database | None:
         """The database if the file is open; nothing is opened or written for this."""
+        fork_guard.notice()
         return self._database
 
     def _open(self) -> Database:
@@ -236,7 +238,7 @@ class Store:
             LiteJobsError: A transaction of the caller is open, or one of another thread
                 for too long; the file is still open.
         """
-        database = self._database
+        database = self.if_open
         if database is not None and database.is_awaited_by_transaction():
             raise LiteJobsError(
                 f"{self!r} is closed within a transaction on its file, which would be "

@@ -18,7 +18,7 @@ from litejobs._definitions.checks import seconds_to_wait
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process import log
 from litejobs._process.clock import RealTime, timer
-from litejobs._process.fork_guard import forks
+from litejobs._process.fork_guard import generation
 from litejobs._process.interrupts import shielded
 from litejobs._process.timing import TIMES
 from litejobs._storage.statements import queries
@@ -159,7 +159,7 @@ class AttemptContext:
         self._looks: dict[int, tuple[int, float]] | None = None
         self._polled: dict[int, float] = _NONE_POLLED
         self._interrupted_by: type[TaskInterrupt] | None = None
-        self._born = forks[0]
+        self._born = generation()
         self._face: weakref.ref[Current] | None = None
 
     @property
@@ -440,7 +440,7 @@ class AttemptContext:
         self.settled = True
 
     def _check_process(self) -> None:
-        if self._born != forks[0]:
+        if self._born != generation():
             raise ForkedProcess(
                 f"attempt {self.attempt_id} of job {self.job_id} is run by the process "
                 f"that forked process {os.getpid()}; speak for it there"

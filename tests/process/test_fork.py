@@ -64,12 +64,12 @@ class Done(NamedTuple):
     stderr: str
 
 
-def run(path: Path | str, program: str, *, first: str = "") -> Done:
+def run(path: Path | str, program: str, *, first: str = "", then: str = "") -> Done:
     """A program that runs jobs; if a child of its lives on, it never ends.
 
     Its output is not buffered: at a fork both would have what the buffer holds.
     """
-    text = "".join(map(textwrap.dedent, (first, PROLOGUE, program)))
+    text = "".join(map(textwrap.dedent, (first, PROLOGUE, then, program)))
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", text, str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -648,3 +648,150 @@ def test_child_that_leaves_a_block_says_nothing_to_sqlite(tmp_path: Path) -> Non
         """,
     )
     assert done.stdout.split()[:2] == ["90", "90"]
+
+
+# A fork that Python does not make, as servers and libraries in C do it: no hook is
+# called. The parent has one thread, as the master of such a server; with more, Python
+# itself may wait for ever in the child.
+FORKED_IN_C = """
+    import ctypes
+
+    fork_in_c = ctypes.PyDLL(None).fork
+
+    def in_child(what):
+        sys.stdout.flush()
+        child = fork_in_c()
+        if child:
+            return ended(child)
+        code = 99
+        try:
+            code = what()
+        except ForkedProcess as error:
+            code = 40 if f"forked process {os.getpid()}" in str(error) else 98
+        finally:
+            os._exit(code)
+
+    @jobs.task(max_attempts=1)
+    def add(one, other):
+        return one + other
+"""
+
+
+def test_child_that_was_forked_in_c_is_a_process_of_its_own(tmp_path: Path) -> None:
+    """It opens the file anew, and what it does drops no lock of its parent."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        def descriptors():
+            key = os.stat(jobs.path).st_ino
+            for name in os.listdir("/dev/fd"):
+                with contextlib.suppress(OSError):
+                    if os.fstat(int(name)).st_ino == key:
+                        yield int(name)
+
+        def enqueue():
+            add.enqueue(1, 2)
+            # Where a descriptor stands is the same for both, and of no use to SQLite.
+            places = [os.lseek(each, 0, os.SEEK_CUR) for each in descriptors()]
+            return places.count(12345)
+
+        def find():
+            return jobs.get(1).result(timeout=0)
+
+        def start():
+            with jobs.running():
+                return add.enqueue(20, 1).result(timeout=60)
+
+        def write():
+            with jobs.transaction() as db:
+                return db.execute("update t set x = x + 1 returning x").get
+
+        def close():
+            jobs.close()
+            return LiteJobs(jobs.path).get(1).result(timeout=0)
+
+        def health():
+            return ["none", "standby", "runner"].index(jobs.health()["role"])
+
+        def nested():
+            add.enqueue(1, 2)
+            return in_child(enqueue) + in_child(find)
+
+        add.enqueue(1, 2)
+        with jobs.transaction() as db:
+            db.execute("create table t as select 10 as x")
+        jobs.drain()
+        for each in descriptors():
+            os.lseek(each, 12345, os.SEEK_SET)
+        for what in enqueue, find, start, write, close, health, nested:
+            print(what.__name__, in_child(what))
+
+        child = fork_in_c()
+        if not child:
+            sys.exit(7)  # it ends as a program does
+        print("exit", ended(child), jobs.counts())
+        from litejobs._storage import process_guard
+        process_guard.recheck(jobs.path)  # it says so if its locks are gone
+        print(write(), jobs.drain())
+        """,
+        then=FORKED_IN_C,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        *("enqueue 0", "find 3", "start 21", "write 11", "close 3", "health 0"),
+        *("nested 3", "atexit False", "exit 7 {'completed': 3, 'pending': 2}"),
+        *("12 2", "atexit True"),
+    ]
+
+
+def test_child_that_was_forked_in_c_leaves_to_its_parent_what_that_is_at(
+    tmp_path: Path,
+) -> None:
+    """A transaction, something that is read, a task, and what is in memory."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        entries = [
+            lambda: add.enqueue(1, 2),
+            lambda: jobs.get(1),
+            lambda: jobs.transaction().__enter__(),
+            lambda: jobs.reader().__enter__(),
+            lambda: jobs.drain(),
+        ]
+        memory = LiteJobs(":memory:")
+        with jobs.transaction() as db:
+            db.execute("create table t (x)")
+            print(*map(in_child, entries))
+            db.execute("insert into t values (1)")
+        with jobs.reader() as db:
+            print(*map(in_child, entries[:-1]), db.execute("select x from t").get)
+        memory.task(add.function, name="add").enqueue(1, 2)
+        print(in_child(lambda: memory.drain()), memory.drain())
+
+        @jobs.task(max_attempts=1)
+        def divide(how):
+            child = fork_in_c()
+            return ended(child) if child else leave(how)
+
+        for how in "return", 7, "raise":
+            job = divide.enqueue(how)
+            print(jobs.drain(), job.result())
+        child = 0
+        try:
+            with jobs.transaction() as db:
+                db.execute("insert into t values (2)")
+                child = fork_in_c()
+        except ForkedProcess:
+            os._exit(60 if child else 6)
+        with jobs.reader() as db:
+            print(ended(child), db.execute("select sum(x) from t").get)
+            print(db.execute("pragma integrity_check").get)
+        """,
+        then=FORKED_IN_C,
+    )
+    assert done.stdout.splitlines() == [
+        "40 40 40 40 40",
+        "40 40 40 40 1",
+        *("40 1", "1 0", "1 7", "1 1", "6 3", "ok", "atexit True"),
+    ]
+    assert done.stderr.count("Traceback") == 1

@@ -661,13 +661,24 @@ def test_forked_child_watches_nothing_of_its_parent(
     assert list(process_guard._watched) == [str(path)]
 
 
-def test_fork_is_counted_by_hand_too() -> None:
+def test_guard_is_stale_once_a_fork_is_counted() -> None:
     guard = fork_guard.ForkGuard()
-    fork_guard._count_fork()
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_guard, "_forks", fork_guard._forks + 1)
         assert guard.is_stale()
         with pytest.raises(ForkedProcess, match="this object belongs to process"):
             guard.check()
-    finally:
-        fork_guard.forks[0] -= 1
     assert not guard.is_stale()
+
+
+@forks
+def test_child_is_told_by_its_number_where_no_page_tells_it() -> None:
+    told = fork_guard._SameNumber()
+
+    def is_told() -> None:
+        assert not told[0]
+        told[0] = 1
+        assert told[0]
+
+    assert in_child(is_told) == 0
+    assert told[0]
