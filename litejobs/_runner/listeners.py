@@ -10,7 +10,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from litejobs._definitions.redefinition import Functions
-from litejobs._process import fork_guard, log
+from litejobs._process import fork_guard, log, role
 from litejobs._process.clock import RealTime
 from litejobs._process.context import of_caller
 from litejobs._process.forked_child import parent_only
@@ -130,6 +130,8 @@ class EventNotifier:
         if self._thread is None:
             if not self._is_run and database.clock_is_held:
                 return
+            if role.forks_workers():
+                return  # they tell; a thread here would be one that they do not have
             self._begin_telling(database)
         if self._is_run:
             self._stop_hearing()

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from litejobs._definitions.checks import grace_seconds, is_whole, names_of_queues, shown
-from litejobs._process import fork_guard, log, role
+from litejobs._process import fork_guard, log, role, uwsgi
 from litejobs._process.clock import move_to, now_ms
 from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE, TIMES
@@ -90,6 +90,10 @@ class RunnerService:
     def after_fork(self) -> None:
         """In a child: the runner is its parent's; what its master was told begins."""
         self.runner = None
+        self.begin_in_worker()
+
+    def begin_in_worker(self) -> None:
+        """What was started where workers were about to be forked begins in this one."""
         start, self._in_workers = self._in_workers, None
         if start is not None:
             # Not before its server has made a worker of it: under another user, say.
@@ -505,6 +509,16 @@ _alive: weakref.WeakSet[RunnerService] = weakref.WeakSet()
 def living_services() -> list[RunnerService]:
     """Of all `LiteJobs` objects of the process, those made first first."""
     return sorted(_alive.copy(), key=lambda each: each.number)
+
+
+def _begin_in_worker() -> None:
+    fork_guard.notice()
+    # The first one is no child where uWSGI has no master.
+    for service in living_services():
+        service.begin_in_worker()
+
+
+uwsgi.when_worker_begins(_begin_in_worker)
 
 
 def refuse_to_move(database: Database) -> None:

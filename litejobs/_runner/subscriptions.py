@@ -12,7 +12,7 @@ from litejobs._control.cursors import checked_cursor
 from litejobs._control.events import wanted
 from litejobs._control.streams import EventStream
 from litejobs._definitions.redefinition import Functions
-from litejobs._process import fork_guard, log
+from litejobs._process import fork_guard, log, role
 from litejobs._process.clock import RealTime
 from litejobs._process.context import of_caller
 from litejobs._process.forked_child import parent_only
@@ -132,7 +132,7 @@ class Subscription:
         if for_runner:
             self.run_by_caller()
         with self._changing:
-            if self._thread is not None:
+            if self._thread is not None or role.forks_workers():
                 return
             if database.clock_is_held and not for_runner:
                 return
