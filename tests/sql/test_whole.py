@@ -23,7 +23,7 @@ def is_whole(session: pytest.Session) -> bool:
     wanted = set(Path(__file__).parent.glob("test_*.py"))
     partial = (
         option.keyword
-        or option.markexpr not in ("", "not torture")
+        or re.sub(r"\bnot \w+|\band\b|\s", "", option.markexpr)
         or getattr(option, "lf", False)
         or getattr(option, "deselect", None)
         or any("::" in each for each in session.config.args)
