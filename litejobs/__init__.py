@@ -2,7 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from litejobs.errors import LiteJobsError, TaskError
+try:
+    from litejobs.errors import LiteJobsError, TaskError
+except (ImportError, AttributeError) as _error:
+    from litejobs._packing.missing import cannot_import
+
+    raise cannot_import("litejobs", _error) from _error
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
@@ -126,7 +131,13 @@ if not TYPE_CHECKING:  # for type checkers it would make every name one of ours
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(home), name)
+        try:
+            value = getattr(import_module(home), name)
+        except AttributeError as error:
+            # As it is, it would say that there is no such name.
+            from litejobs._packing.missing import cannot_import
+
+            raise cannot_import(f"{__name__}.{name}", error) from error
         # From here on it is found without asking. Of two threads that come here at the
         # same time both find the same.
         globals()[name] = value

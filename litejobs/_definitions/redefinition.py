@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_OUR_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
-
 
 class Place(NamedTuple):
     """Where something is registered: in which module, by which code."""
@@ -47,6 +45,10 @@ def place(module: object = None) -> Place:
     if nearest is None:
         return Place(None, None)
     return Place(nearest.f_globals.get("__name__"), nearest.f_code)
+
+
+# As code names it, which in a frozen program is another one than `__file__`.
+_OUR_FOLDER = os.path.dirname(os.path.dirname(place.__code__.co_filename)) + os.sep
 
 
 def place_of(function: object) -> Place:

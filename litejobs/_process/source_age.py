@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,8 +11,11 @@ from typing import Any
 def newest_source_ms(functions: Iterable[Callable[..., Any]]) -> int | None:
     """Return when the newest file of these functions was written.
 
-    In milliseconds since 1970 UTC; None where none of them comes from a file.
+    In milliseconds since 1970 UTC; None where none of them comes from a file. Where the
+    program was frozen they all come from its own.
     """
+    if getattr(sys, "frozen", False):
+        return _written_ms(sys.executable)
     files = {_file_of(function) for function in functions}
     found = [_written_ms(file) for file in files if file is not None]
     return max((each for each in found if each is not None), default=None)

@@ -15,8 +15,6 @@ from litejobs._values.text import escaped
 if TYPE_CHECKING:
     from types import FrameType
 
-_OURS = os.path.dirname(os.path.dirname(__file__))
-
 
 def holder_here(owner: Owner | None) -> str:
     """The thread, or coroutine, whose turn it is, and what it does at this moment."""
@@ -34,6 +32,10 @@ def holder_here(owner: Owner | None) -> str:
             frame = _standing(coroutine) or frame
     place = None if frame is None else _place(frame)
     return escaped(f"{who} holds it{'' if place is None else f', in {place}'}")
+
+
+# As code names it, which in a frozen program is another one than `__file__`.
+_OURS = os.path.dirname(os.path.dirname(holder_here.__code__.co_filename)) + os.sep
 
 
 def holder_elsewhere(path: str) -> str:

@@ -15,6 +15,7 @@ import apsw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
     from pathlib import Path
 
 # Of texts with a line break before them: `re` looks ten times as fast for what begins
@@ -38,11 +39,13 @@ def directory() -> Path:
 
 @functools.cache
 def _folder() -> str:
+    """The path of that folder; empty where the package does not lie in a folder."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    inside = os.path.join(package, "sql")
-    if os.path.isdir(inside):
-        return inside
-    return os.path.join(os.path.dirname(package), "sql")
+    for parent in (package, os.path.dirname(package)):
+        found = os.path.join(parent, "sql")
+        if os.path.isfile(os.path.join(found, "versions.txt")):
+            return found
+    return ""
 
 
 def schema() -> list[str]:
@@ -68,8 +71,9 @@ def _order() -> list[str]:
 def migrations(after: int) -> list[tuple[int, str]]:
     """The scripts that lead from version *after* to today's tables, in order."""
     found = [
-        (int(path.name.split("_", 1)[0]), _read(f"migrations/{path.name}"))
-        for path in (directory() / "migrations").glob("[0-9]*.sql")
+        (int(name.split("_", 1)[0]), _read(f"migrations/{name}"))
+        for name in _names("migrations")
+        if name[:1].isdigit()
     ]
     return sorted((number, text) for number, text in found if number > after)
 
@@ -103,8 +107,7 @@ def _query_files() -> list[str]:
     """Those that every program needs something of come first."""
     found = ["queries/file.sql"]
     for folder in ("queries/cli", "queries"):
-        names = sorted(os.listdir(os.path.join(_folder(), folder)))
-        found += [f"{folder}/{name}" for name in names if name.endswith(".sql")]
+        found += [f"{folder}/{name}" for name in _names(folder)]
     return list(dict.fromkeys(found))
 
 
@@ -421,9 +424,37 @@ def _compact(text: str) -> str:
 
 
 def _read(name: str) -> str:
-    path = os.path.join(_folder(), name)
-    with open(path, encoding="utf-8") as file:
-        return file.read()
+    if _folder():
+        with open(os.path.join(_folder(), name), encoding="utf-8") as file:
+            return file.read()
+    try:
+        return _resource(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise FileNotFoundError(
+            f"this program was packed without litejobs/sql/{name}; collect the data "
+            "files of the package litejobs, as docs/freeze.md shows"
+        ) from error
+
+
+def _names(folder: str) -> list[str]:
+    """The files with SQL in one of its folders, sorted; none without that folder."""
+    if _folder():
+        place = os.path.join(_folder(), folder)
+        names = os.listdir(place) if os.path.isdir(place) else []
+    else:
+        packed = _resource(folder)
+        names = [each.name for each in packed.iterdir()] if packed.is_dir() else []
+    return sorted(name for name in names if name.endswith(".sql"))
+
+
+def _resource(name: str) -> Traversable:
+    """A file, or folder, of `sql/` where the package lies in an archive, or elsewhere.
+
+    A program whose package lies in a folder is spared the import, some milliseconds.
+    """
+    import importlib.resources
+
+    return importlib.resources.files("litejobs").joinpath("sql", *name.split("/"))
 
 
 # Now: a process goes on with the version that it has imported, whatever is installed.

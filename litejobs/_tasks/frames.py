@@ -12,7 +12,6 @@ import os
 from types import TracebackType
 from typing import Any
 
-_OUR_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MARK = "__tracebackhide__"
 MOST_ERRORS = 100
 MOST_FRAMES = 1_000
@@ -65,3 +64,7 @@ def _hide_in(error: BaseException) -> None:
 def _is_hidden(frame: TracebackType) -> bool:
     code = frame.tb_frame.f_code
     return code.co_filename.startswith(_OUR_FOLDER) and _MARK in code.co_varnames
+
+
+# As code names it, which in a frozen program is another one than `__file__`.
+_OUR_FOLDER = os.path.dirname(os.path.dirname(hide_ours.__code__.co_filename)) + os.sep

@@ -95,7 +95,12 @@ if not TYPE_CHECKING:  # for type checkers it would make every name one of ours
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(home), name)
+        try:
+            value = getattr(import_module(home), name)
+        except AttributeError as error:
+            from litejobs._packing.missing import cannot_import
+
+            raise cannot_import(f"{__name__}.{name}", error) from error
         globals()[name] = value
         return value
 
