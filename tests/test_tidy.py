@@ -767,8 +767,10 @@ def test_what_help_says_of_a_public_call_begins_with_a_verb() -> None:
 IMPORTED_BY_TEXT = {
     # The module of a task, in another process.
     "worker.py: module",
-    # What runs in a worker of Dask, which stands above who sends it there.
+    # What runs in a worker of Dask, and in a process of a frozen program, which stands
+    # above who sends it there.
     "remote.py: 'litejobs._runner.in_dask'",
+    "starting.py: 'litejobs._runner.in_process'",
     "__init__.py: home",
     "failure.py: f'litejobs.cli.commands.{module}'",
     "change_hints.py: LIBRARY",

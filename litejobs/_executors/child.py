@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from litejobs._executors.frames import write_all
+from litejobs._executors.starting import started
 from litejobs._process import remote_log
 from litejobs._process.clock import RealTime
 
@@ -28,20 +29,6 @@ LOOK_PAUSE = 500  # ms between two looks whether it lives, where nothing tells
 MOST_AT_ONCE = 2**20  # bytes that are read at once
 
 IS_WINDOWS = sys.platform == "win32"
-
-# Before anything is imported: modules in the working directory are not those of Python.
-_BEGIN = (
-    "import sys;sys.path[:]=[each for each in sys.path if each];"
-    "import json;{open}"
-    "t=json.loads(open(r,'rb',0,closefd=False).readline());"
-    "sys.path[:]=t['path'];"
-    "from litejobs._runner.in_process import main;main(r,w,t)"
-)
-_OPEN = "r,w={reader},{writer};"
-_OPEN_ON_WINDOWS = (
-    "import msvcrt;"
-    "r,w=msvcrt.open_osfhandle({reader},0),msvcrt.open_osfhandle({writer},0);"
-)
 
 
 class Child:
@@ -60,7 +47,7 @@ class Child:
             os.close(self._to)
             raise
         try:
-            self.process = _started(reader, writer)
+            self.process = started(reader, writer)
         except BaseException:
             os.close(self._to)
             os.close(self._from)
@@ -196,50 +183,6 @@ class Child:
     def memory(self) -> int | None:
         """Return how many bytes of memory it has now; None if that cannot be told."""
         return memory_of(self.pid)
-
-
-def _started(reader: int, writer: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, *_flags(), "-c"]
-    if sys.platform == "win32":
-        import msvcrt
-
-        handles = [msvcrt.get_osfhandle(each) for each in (reader, writer)]
-        for handle in handles:
-            os.set_handle_inheritable(handle, True)
-        opened = _OPEN_ON_WINDOWS.format(reader=handles[0], writer=handles[1])
-        info = subprocess.STARTUPINFO(lpAttributeList={"handle_list": handles})
-        return subprocess.Popen(
-            [*command, _BEGIN.format(open=opened)],
-            stdin=subprocess.DEVNULL,
-            startupinfo=info,
-            creationflags=subprocess.CREATE_NEW_PROCESS_GROUP,
-        )
-    opened = _OPEN.format(reader=reader, writer=writer)
-    return subprocess.Popen(
-        [*command, _BEGIN.format(open=opened)],
-        stdin=subprocess.DEVNULL,
-        pass_fds=(reader, writer),
-        start_new_session=True,
-    )
-
-
-def _flags() -> list[str]:
-    """How this interpreter was started, as far as it matters to tasks."""
-    flags = sys.flags
-    letters = {
-        "-B": flags.dont_write_bytecode,
-        "-I": flags.isolated,
-        "-E": flags.ignore_environment,
-        "-S": flags.no_site,
-        "-s": flags.no_user_site,
-        "-O": flags.optimize,
-        "-b": flags.bytes_warning,
-    }
-    found = [letter for letter, times in letters.items() for _ in range(int(times))]
-    found += [f"-W{each}" for each in sys.warnoptions]
-    for name, value in getattr(sys, "_xoptions", {}).items():
-        found += ["-X", name if value is True else f"{name}={value}"]
-    return found
 
 
 if sys.platform == "win32":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions.checks import is_whole, shown
 from litejobs._definitions.file_size import bytes_of
-from litejobs._executors import importing
+from litejobs._executors import importing, starting
 from litejobs._executors.child import joined, memory_of
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
@@ -55,9 +54,12 @@ class Processes(TaskExecutor):
     the task runs; records of `logging` come to the loggers of the runner's process.
     `current().transaction()` is refused.
 
+    A program that was frozen is started once more for each process, so its main module
+    calls `multiprocessing.freeze_support()` before anything else.
+
     Raises:
-        ConfigurationError: One of the numbers is out of range, or the program was
-            frozen with its interpreter, so that none can be started.
+        ConfigurationError: One of the numbers is out of range, or there is no
+            interpreter to start processes with.
     """
 
     awaits = True
@@ -69,13 +71,7 @@ class Processes(TaskExecutor):
         memory: int | str | None = None,
         max_tasks_per_process: int | None = None,
     ) -> None:
-        if getattr(sys, "frozen", False) or not sys.executable:
-            raise ConfigurationError(
-                "Processes are started with the interpreter, which this program has "
-                f"within itself (sys.executable is {sys.executable!r}); use "
-                "Futures(lambda: ProcessPoolExecutor(…), slots=…), with "
-                "multiprocessing.freeze_support()"
-            )
+        starting.check()
         self._most: int | None = None
         if memory is not None:
             self._most = bytes_of(memory, name="memory")

@@ -25,7 +25,11 @@ VARIABLE = "LITEJOBS_START"
 # Commands of Django that serve; a parent that watches the code starts them again.
 _SERVING = {"runserver", "runserver_plus", "testserver"}
 _RELOADED = ("RUN_MAIN", "WERKZEUG_RUN_MAIN")
+_MULTIPROCESSING = "multiprocessing.spawn"
 _SPAWN = {"_fixup_main_from_name", "_fixup_main_from_path"}
+
+FORK = "--multiprocessing-fork"
+"""What a frozen program is given that is started once more, to run something."""
 
 _importing: list[str] = []
 
@@ -48,6 +52,8 @@ def reason_not_to_run() -> str | None:
     """
     if _importing:
         return _importing[-1]
+    if _is_started_again():
+        return "the program has started this process to run its tasks"
     wish = os.environ.get(VARIABLE, "auto")
     if wish not in {"always", "never", "auto"}:
         raise ConfigurationError(
@@ -64,6 +70,39 @@ def reason_not_to_run() -> str | None:
         or _flask(stack)
         or _django(stack)
     )
+
+
+def is_frozen() -> bool:
+    """Whether the program has its interpreter within itself."""
+    if getattr(sys, "frozen", False):
+        return True
+    # What Nuitka has compiled says so of itself, in each of its modules.
+    return bool(getattr(globals().get("__compiled__"), "standalone", False))
+
+
+def check_begun() -> None:
+    """Refuse to go on with the program where it was only started to run something.
+
+    It would do once more all that it does: enqueue the same jobs, open its windows.
+
+    Raises:
+        ConfigurationError: So it is.
+    """
+    if not _is_started_again() or _importing:
+        return
+    processes: Any = sys.modules.get("multiprocessing.process")
+    is_child = processes is not None and processes.parent_process() is not None
+    if not is_child and all(module != _MULTIPROCESSING for module, *_ in _stack()):
+        raise ConfigurationError(
+            "this process was started to run tasks, and goes on with the program "
+            "instead; let its main module call multiprocessing.freeze_support() before "
+            "anything else, and before it imports modules that open the jobs file"
+        )
+
+
+def _is_started_again() -> bool:
+    # Not `argv`, from which Nuitka takes it out.
+    return is_frozen() and sys.orig_argv[1:2] == [FORK]
 
 
 def forks_workers() -> bool:
@@ -92,8 +131,7 @@ def _stack() -> Iterator[tuple[str, str, FrameType]]:
 
 
 def _spawned(stack: list[tuple[str, str, FrameType]]) -> str | None:
-    here = "multiprocessing.spawn"
-    if any(module == here and name in _SPAWN for module, name, _ in stack):
+    if any(module == _MULTIPROCESSING and name in _SPAWN for module, name, _ in stack):
         return "a child of multiprocessing imports the main module again"
     return None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from litejobs._process import fork_guard
+from litejobs._process import fork_guard, role
 from litejobs._storage import files
 from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
@@ -172,6 +172,7 @@ class Store:
         return self._database
 
     def _open(self) -> Database:
+        role.check_begun()
         database = _instead[-1](self) if _instead else self.open_at(self.path)
         try:
             if database.was_crowded:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing import spawn
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -28,7 +31,7 @@ from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
 from litejobs.executors import Processes, Work
 from tests.executors import process_tasks
 from tests.programs import Program
-from tests.waiting import LONG, Times, eventually
+from tests.waiting import LONG, MOST, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -515,12 +518,75 @@ def test_where_no_thread_can_be_started_jobs_wait(
     assert job.result(timeout=LONG)[3] == 1
 
 
-def test_a_program_that_has_its_interpreter_within_is_told_so(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", ["/usr/bin/uwsgi", "pythonservice.exe", ""])
+def test_where_there_is_no_interpreter_it_is_refused_with_the_way_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
-    with pytest.raises(ConfigurationError, match="which this program has within"):
+    monkeypatch.setattr(sys, "executable", name)
+    monkeypatch.setattr(spawn, "_python_exe", name)
+    with pytest.raises(
+        ConfigurationError, match=re.escape(f"sys.executable is {name!r}; name one")
+    ):
         Processes(1)
+    multiprocessing.set_executable("/opt/python")
+    Processes(1)
+
+
+FROZEN = """\
+import sys
+sys.frozen, sys.executable, sys.orig_argv = True, __file__, sys.argv
+sys.path.insert(0, {root!r})
+import json, multiprocessing, os
+from multiprocessing.spawn import freeze_support
+import work
+if {supported}:
+    freeze_support()
+print(json.dumps([os.getpid(), work.runner.health["role"]]), flush=True)
+if {supported}:
+    print(json.dumps(work.process.enqueue().result(timeout=60)), flush=True)
+else:
+    job = work.process.enqueue()
+    while "executor_away" not in [each.code for each in job.why()]:
+        pass
+work.jobs.close()
+"""
+WORK = """\
+import os
+from litejobs import LiteJobs
+from litejobs.executors import Processes
+jobs = LiteJobs("app.db", executors={"cpu": Processes(1)})
+@jobs.task(executor="cpu")
+def process():
+    return [os.getpid(), runner.health["role"]]
+runner = jobs.start()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script is not a program there")
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_frozen_program_is_started_once_more_for_its_processes(
+    supported: bool, tmp_path: Path
+) -> None:
+    """By its own name: what its modules start is not started there, and where its main
+    module does not ask whether it is to run tasks, it does not get as far as a job."""
+    text = FROZEN.format(root=str(ROOT), supported=supported)
+    (tmp_path / "app").write_text(f"#!{sys.executable}\n{text}")
+    (tmp_path / "app").chmod(0o755)
+    (tmp_path / "work.py").write_text(WORK)
+    done = subprocess.run(
+        [tmp_path / "app"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=MOST,
+    )
+    (main, role), *others = map(json.loads, done.stdout.splitlines())
+    assert role == "runner"
+    assert {role for pid, role in others if pid != main} == {"elsewhere"}
+    assert ("freeze_support() before anything" in done.stderr) is not supported
+    with LiteJobs(tmp_path / "app.db") as jobs:
+        assert len(list(jobs.list())) == 1
 
 
 def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
