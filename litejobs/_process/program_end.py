@@ -21,6 +21,11 @@ PAUSE = 0.1  # seconds between two looks whether threads of the program go on
 SAID_AFTER = 1.0  # seconds after which it is said that they do
 
 
+def starts_none_at_end() -> bool:
+    """Tell whether no thread can be started once the main thread has ended."""
+    return (3, 12) <= sys.version_info[:3] < (3, 12, 2)
+
+
 class Stoppable(Protocol):
     """What the guardian stops: `stop` must return by itself, whatever happens."""
 
@@ -46,6 +51,8 @@ class Guardian:
         self._stopping = threading.Lock()
         self._watched: list[Stoppable] = []
         self._is_called = False
+        self._later: threading.Thread | None = None
+        self._main_has_ended = threading.Event()
         in_children(self._forget)
 
     def watch(self, runner: Stoppable) -> None:
@@ -55,13 +62,24 @@ class Guardian:
             if not self._is_called:
                 _call_at_end(self.main_thread_ends, self.stop_all)
                 self._is_called = True
+            if starts_none_at_end() and self._later is None:
+                self._later = self._start_later()
             self._watched.append(runner)
 
     def unwatch(self, runner: Stoppable) -> None:
         """*runner* is not stopped any more."""
         notice()
-        with self._lock, contextlib.suppress(ValueError):
-            self._watched.remove(runner)
+        with self._lock:
+            with contextlib.suppress(ValueError):
+                self._watched.remove(runner)
+            waits = self._later if not self._watched else None
+            if waits is None or self._main_has_ended.is_set():
+                return
+            # It looks then, and finds nothing to stop.
+            self._main_has_ended.set()
+            self._later, self._main_has_ended = None, threading.Event()
+        if waits is not threading.current_thread():
+            waits.join(PAUSE)
 
     def main_thread_ends(self) -> None:
         """Stop what is watched, or let it be stopped when the program has ended.
@@ -71,13 +89,10 @@ class Guardian:
         """
         notice()
         if self._watched and (names := threads_of_program()):
-            later = threading.Thread(
-                target=self._stop_later, name="litejobs-end", daemon=True
-            )
             try:
-                later.start()
+                self._later = self._later or self._start_later()
+                self._main_has_ended.set()
             except RuntimeError:
-                # CPython 3.12.0 and 3.12.1, where the runner could start none either.
                 log.warning(
                     "the main thread has ended, and thread %r goes on: no more jobs "
                     "are run, since this Python starts no threads any more; let the "
@@ -88,7 +103,20 @@ class Guardian:
                 return
         self.stop_all()
 
-    def _stop_later(self) -> None:
+    def _start_later(self) -> threading.Thread:
+        later = threading.Thread(
+            target=self._stop_later,
+            args=(self._main_has_ended,),
+            name="litejobs-end",
+            daemon=True,
+        )
+        later.start()
+        return later
+
+    def _stop_later(self, main_has_ended: threading.Event) -> None:
+        main_has_ended.wait()
+        if not self._watched:
+            return
         said_at = RealTime.monotonic() + SAID_AFTER
         while names := threads_of_program():
             if RealTime.monotonic() >= said_at and self._watched:
@@ -126,6 +154,8 @@ class Guardian:
         self._lock = threading.Lock()
         self._stopping = threading.Lock()
         self._watched = []
+        self._later = None
+        self._main_has_ended = threading.Event()
 
 
 def _call_at_end(early: Callable[[], object], last: Callable[[], object]) -> None:

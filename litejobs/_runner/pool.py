@@ -160,6 +160,15 @@ class DaemonPool:
         """
         self._put([(item, fn, given) for item, given in items])
 
+    def start_all(self) -> None:
+        """Start all threads now, where none can be started later.
+
+        Raises:
+            RuntimeError: No thread can be started.
+        """
+        with self._lock:
+            self._start_for(self._threads)
+
     def run_apart(self, fn: Callable[[T], Any], item: WorkItem, given: T) -> None:
         """*fn* runs in a thread of its own, beside all others, which ends with it.
 

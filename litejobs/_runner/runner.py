@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions.checks import LONGEST_WAIT, grace_seconds, seconds_to_wait
-from litejobs._process import fork_guard, log
+from litejobs._process import fork_guard, log, program_end
 from litejobs._process.clock import RealTime, now_ms
 from litejobs._process.context import of_caller
 from litejobs._process.killed import Killed
@@ -228,6 +228,8 @@ class Runner(Turns):
         self._database.starter = self._claim_at_once
         self._database.hurry(self._has_no_time)
         self._in_step.begin(self._wake.set)
+        if program_end.starts_none_at_end():
+            self._pool.start_all()
         self._role = "runner"
         log.info(
             "runner started with %d threads: it runs the jobs of %s",

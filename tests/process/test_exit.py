@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from litejobs import LiteJobs
+from litejobs._process.program_end import starts_none_at_end
 from tests.programs import Program
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +210,10 @@ threading.Thread(target=os._exit, args=(5,), daemon=True).start()""",
 
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+starts_threads_late = pytest.mark.skipif(
+    starts_none_at_end(),
+    reason="CPython 3.12.0 and 3.12.1 start no thread when the main thread has ended",
+)
 
 
 @posix
@@ -439,6 +444,7 @@ def test_nothing_of_ours_runs_after_close(tmp_path: Path) -> None:
     assert done.stdout == "['MainThread']\n" * 3, done.stderr
 
 
+@starts_threads_late
 def test_program_ends_although_a_thread_of_its_own_runs_jobs(tmp_path: Path) -> None:
     """What runs meanwhile may still use the executors of the standard library."""
     program = textwrap.dedent("""
@@ -522,6 +528,7 @@ def test_jobs_are_run_while_the_program_lives_on_in_a_thread(tmp_path: Path) -> 
         assert jobs.counts()["pending"] == 1  # it was given back, or not begun
 
 
+@starts_threads_late
 def test_a_runner_can_be_started_when_the_main_thread_has_ended(
     tmp_path: Path,
 ) -> None:
@@ -634,6 +641,7 @@ def test_a_runner_that_has_ended_can_be_started_again(tmp_path: Path) -> None:
         assert jobs.enqueue("work").result(BOUND) == "done"
 
 
+@starts_threads_late
 def test_where_no_thread_can_be_started_any_more_the_runner_stops_and_says_so(
     tmp_path: Path,
 ) -> None:
@@ -665,3 +673,40 @@ def test_where_no_thread_can_be_started_any_more_the_runner_stops_and_says_so(
     )
     assert (done.returncode, done.stdout) == (0, "stopped\n")
     assert "thread 'server' goes on: no more jobs are run" in done.stderr
+
+
+def test_where_threads_are_started_early_the_runner_goes_on_without_new_ones(
+    tmp_path: Path,
+) -> None:
+    """As on CPython 3.12.0 and 3.12.1, which start none after the main thread's end."""
+    done = _run_program(
+        """
+        import sys, threading
+        from litejobs import LiteJobs
+        from litejobs._process import program_end
+
+        program_end.starts_none_at_end = lambda: True
+        jobs = LiteJobs(sys.argv[1])
+        jobs.task(name="work")(lambda: 7)
+        main = threading.main_thread()
+        start = threading.Thread.start
+
+        def refuse(thread):
+            if not main.is_alive() or ended.is_set():
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            start(thread)
+
+        ended = threading.Event()
+        threading._register_atexit(ended.set)
+        threading.Thread.start = refuse
+
+        def serve():
+            main.join()
+            print([jobs.enqueue("work").result(timeout=30) for _ in range(3)])
+
+        threading.Thread(target=serve, name="server").start()
+        jobs.start(threads=2)
+        """,
+        tmp_path / "jobs.db",
+    )
+    assert (done.returncode, done.stdout) == (0, "[7, 7, 7]\n"), done.stderr
