@@ -48,6 +48,7 @@ from litejobs._runner.driving import Driving
 from litejobs._runner.execution import Execution, Middleware
 from litejobs._runner.listeners import Callback
 from litejobs._runner.registry import Registry
+from litejobs._runner.run_again import Origin
 from litejobs._runner.service import ForeverOptions, RunnerService, RunOptions
 from litejobs._simulation.foresight import Foresight
 from litejobs._storage.files import MEMORY
@@ -166,12 +167,14 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
     def _use(self, store: Store) -> None:
         self._store = store
+        origin = Origin(self, store.path)
         self._execution = Execution(store, self._registry.tasks)
         self._companions = Companions(store)
         self._execution.begins = self._companions.attempt_begins
         self._service = RunnerService(
             *(store, self._registry, self._execution, self._companions),
-            self._executors,
+            executors=self._executors,
+            origin=origin,
         )
         store.execution = self._execution
         store.unwritten = self._registry.unwritten
@@ -181,6 +184,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
     def _opened(self, database: Database) -> None:
         """The file is open, and nobody has used it yet."""
+        self._service.replace_callbacks()
         self._companions.begin(database)
         if self._max_bytes is not None:
             from litejobs._storage.room import limit_size
@@ -868,7 +872,10 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         by and takes over when that ends; with *standby* False it is refused instead.
         `health()` and the log say which it is. So every process of a server can call
         this. A standby with newer code that has all tasks of the runner asks it to hand
-        over, after some seconds of life. A process that only imports the program (the
+        over, after some seconds of life. Where the same code of this process has made
+        an object for the file before (a cell that is run again, a module that is
+        reloaded), this one takes its place: what that runs has its grace to end, and
+        its callbacks and outboxes end. A process that only imports the program (the
         parent of a reloader, a command of `manage.py`) runs no jobs, unless
         LITEJOBS_START is "always" in its environment; after the master of a server has
         forked, its workers do.

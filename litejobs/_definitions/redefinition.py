@@ -4,31 +4,104 @@ A cell of a notebook that is run again makes its functions anew, and so does a m
 that is reloaded: what they register takes the place of what they had registered before.
 Two different functions of one name are a mistake, and so are two definitions in one
 file. They are told apart by the code that makes them: it is compiled anew for each run
-of a cell or a module, and is the same within one run.
+of a cell or a module, or has other globals where it was compiled once (Streamlit), and
+is the same within one run.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType, MethodType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+import attrs
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_CELL = "__marimo__cell_"  # in the file name of a cell, which marimo compiles once
+MOST_CALLERS = 40
 
-class Place(NamedTuple):
-    """Where something is registered: in which module, by which code."""
+
+@attrs.frozen(eq=False)
+class Place:
+    """Where something is registered: in which module, by which code of it.
+
+    `names` are the globals of that run of the module, and `call` is where in the code
+    the call is.
+    """
 
     module: object
     code: CodeType | None
+    names: dict[str, Any] | None = None
+    call: int = -1
 
     def was_run_again(self, before: Place) -> bool:
-        """Whether this is the place *before*, compiled anew."""
-        if self.module != before.module or self.code is before.code:
+        """Whether this is the place *before*, compiled anew, or with new globals."""
+        return (
+            not self.is_of_same_run(before)
+            and (self.module == before.module or self.shares_file(before))
+            and _name_within_module(self.code) == _name_within_module(before.code)
+        )
+
+    def is_of_same_run(self, before: Place) -> bool:
+        """Whether nothing was compiled, and no module made, in between."""
+        return self.code is before.code and self.names is before.names
+
+    def shares_file(self, other: Place) -> bool:
+        """Whether both are in one file, which may be loaded under several names."""
+        file, others = _file(self.code), _file(other.code)
+        return file is not None and file == others
+
+    def may_be_run_again(self, before: Place) -> bool:
+        """Whether code that was compiled once may have run twice, in the same globals.
+
+        As a cell of marimo does. Or it is a loop, outside of all functions.
+        """
+        code = self.code
+        return (
+            code is not None
+            and self.is_of_same_run(before)
+            and self.call == before.call
+            and not code.co_flags & inspect.CO_NEWLOCALS
+        )
+
+
+def callers() -> tuple[Place, ...]:
+    """The callers outside of litejobs, the nearest first."""
+    found: list[Place] = []
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None and len(found) < MOST_CALLERS:
+        if not frame.f_code.co_filename.startswith(_OUR_FOLDER):
+            found.append(_place(frame))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def is_made_anew(
+    here: Sequence[Place],
+    there: Sequence[Place],
+    is_named: Callable[[dict[str, Any]], bool],
+) -> bool:
+    """Whether what was made *here* was made *there* before, by code that ran again.
+
+    Both are `callers`. The code may have called a function that did not run again, in a
+    module of its own. What was made there and has a name in these globals yet
+    (*is_named*) was made by a loop.
+    """
+    for number, (now, before) in enumerate(zip(here, there, strict=False)):
+        if now.was_run_again(before):
+            return True
+        if not now.is_of_same_run(before):
             return False
-        return _name_within_module(self.code) == _name_within_module(before.code)
+        if now.may_be_run_again(before):
+            assert now.code is not None
+            if _CELL in now.code.co_filename:
+                return True
+            if number == 0:
+                return not is_named(now.names or {})
+    return False
 
 
 def place(module: object = None) -> Place:
@@ -42,9 +115,12 @@ def place(module: object = None) -> Place:
                 nearest = frame
                 break
         frame = frame.f_back
-    if nearest is None:
-        return Place(None, None)
-    return Place(nearest.f_globals.get("__name__"), nearest.f_code)
+    return Place(None, None) if nearest is None else _place(nearest)
+
+
+def _place(frame: FrameType) -> Place:
+    name = frame.f_globals.get("__name__")
+    return Place(name, frame.f_code, frame.f_globals, frame.f_lasti)
 
 
 # As code names it, which in a frozen program is another one than `__file__`.
@@ -65,7 +141,9 @@ def is_same(function: object, here: Place, before: object, there: Place) -> bool
     ):
         return True
     name, former = _name(function), _name(before)
-    if name is None or name != former:
+    if name is None or former is None or name[1] != former[1]:
+        return False
+    if name[0] != former[0] and not here.shares_file(there):
         return False
     return here.was_run_again(there) or (
         here.code is there.code and _is_equal(function, before)
@@ -100,6 +178,12 @@ def _name_within_module(code: CodeType | None) -> str | None:
     if code is None:
         return None
     return code.co_qualname if code.co_flags & inspect.CO_NEWLOCALS else ""
+
+
+def _file(code: CodeType | None) -> str | None:
+    """The file of the code; None where it was given as a text."""
+    name = None if code is None else code.co_filename
+    return None if name is None or name.startswith("<") else name
 
 
 def _name(function: object) -> tuple[str, str] | None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from litejobs._process.clock import RealTime
+from litejobs._process.timing import TIMES
 from litejobs._values.blocks import block
 from litejobs.errors import ConfigurationError
 
@@ -26,6 +29,7 @@ VARIABLE = "LITEJOBS_START"
 _SERVING = {"runserver", "runserver_plus", "testserver"}
 _RELOADED = ("RUN_MAIN", "WERKZEUG_RUN_MAIN")
 _MULTIPROCESSING = "multiprocessing.spawn"
+_SERVERS = {"uvicorn", "hypercorn"}  # their children serve, and they watch or count
 _SPAWN = {"_fixup_main_from_name", "_fixup_main_from_path"}
 
 FORK = "--multiprocessing-fork"
@@ -110,6 +114,32 @@ def forks_workers() -> bool:
     return bool(not _importing and (_gunicorn(list(_stack())) or _uwsgi()))
 
 
+def begin_if_program(begin: Callable[[], object]) -> None:
+    """Call *begin* when a child that is spawned turns out to be the program itself.
+
+    So it is where a server with a reloader serves in a child and has the main module
+    imported there (NiceGUI): the parent only watches. What a child is for is known once
+    it has imported that module; workers of a pool import it, too.
+    """
+    if _importing or os.environ.get(VARIABLE, "auto") != "auto":
+        return
+    if _spawned(list(_stack())) is None:
+        return
+    from multiprocessing import process
+
+    importing_main = process.current_process()
+
+    def look() -> None:
+        while process.current_process() is importing_main:
+            RealTime.sleep(TIMES.poll)
+        target = vars(process.current_process()).get("_target")
+        module = str(getattr(target, "__module__", ""))
+        if module.partition(".")[0] in _SERVERS:
+            begin()
+
+    threading.Thread(target=look, name="litejobs-main", daemon=True).start()
+
+
 def is_parent_supervisor() -> bool:
     """Whether the parent of this process only watches or counts its children.
 
@@ -119,7 +149,7 @@ def is_parent_supervisor() -> bool:
         return True
     processes: Any = sys.modules.get("multiprocessing.process")
     is_child = processes is not None and processes.parent_process() is not None
-    return is_child and bool({"uvicorn", "hypercorn"} & sys.modules.keys())
+    return is_child and bool(_SERVERS & sys.modules.keys())
 
 
 def _stack() -> Iterator[tuple[str, str, FrameType]]:

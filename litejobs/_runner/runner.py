@@ -93,6 +93,8 @@ class Runner(Turns):
         self.was_killed = False
         """Whether a test has ended it as if its process had been killed."""
         self._failed: BaseException | None = None
+        self.leaves = False
+        """Whether an object that the same code has made anew takes its place."""
         self._prepare_life()
 
     def _prepare_life(self) -> None:
@@ -154,6 +156,30 @@ class Runner(Turns):
         self._role = "elsewhere"
         self._problem = f"no jobs are run in this process: {reason}"
         log.info("%s", self._problem)
+
+    def leave(self) -> None:
+        """Stop, and do not wait: an object that the same code has made takes the place.
+
+        Callbacks and outboxes end with it: that object has its own.
+        """
+        if self.leaves:
+            return
+        self.leaves = True
+        self._companions.request_stop()
+        self.request_stop()
+        if self._thread is None:
+            self._role = "handed over"
+        log.info(
+            "the same code has made another LiteJobs for the jobs of %s, which runs "
+            "them from now on; what runs here has %g s to end",
+            *(self._store.path, self._grace),
+        )
+
+    def _end_with_callbacks(self) -> None:
+        try:
+            self._companions.close()
+        except Exception:
+            log.exception("the callbacks of the object before did not end well")
 
     def start_aside(self, patience: float) -> None:
         """Start as `start` does, but in a thread: the caller waits for *patience*.
@@ -305,8 +331,9 @@ class Runner(Turns):
         """How the runner does: its role, what it runs and what is wrong.
 
         `role` is "runner", "standby" (another process runs the jobs, and this one does
-        when that ends), "starting", "stopped", "handed over" (another process has taken
-        its place, for good) or "elsewhere" (this process is not one to run jobs).
+        when that ends), "starting", "stopped", "handed over" (another process, or an
+        object that the same code has made anew, has taken its place for good) or
+        "elsewhere" (this process is not one to run jobs).
         `problem` is the worst of what keeps it from its work, or None; `problems` are
         all, with what may be meant so last. Nothing is read from the file for this.
         """
@@ -322,6 +349,8 @@ class Runner(Turns):
         alive = self._is_alive()
         # What keeps it from its work, the worst first.
         grave = self._problems() if alive else [self._problem or "not running"]
+        if not alive and self.leaves:
+            grave = []
         if alive and self._parents.stuck:
             grave.append(tasks_stuck(self._parents.stuck))
         if self._is_open:
@@ -356,6 +385,12 @@ class Runner(Turns):
     def stopped_as_asked(self) -> bool:
         """Whether its loop has ended because it was asked to stop."""
         return self._stopping.is_set() and not self._is_alive()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it runs jobs, or stands by, or is about to, and is not to stop."""
+        is_over = self._stopping.is_set() or self.has_ended
+        return not (is_over or self._role in {"handed over", "elsewhere"})
 
     @property
     def gets_on(self) -> bool:
@@ -541,6 +576,10 @@ class Runner(Turns):
                 self.was_killed = self._over = True
                 self._signals.tell_stopped()
             finally:
+                if self.leaves:
+                    self._role = "handed over"
+                    self._end_with_callbacks()
+                    self._execution.close()
                 self._lives = False
                 guardian.unwatch(self)
         finally:
@@ -683,6 +722,8 @@ class Runner(Turns):
 
     def _wind_down(self) -> None:
         """What runs may end within the grace period; the rest is given back."""
+        if self.leaves:
+            self._end_with_callbacks()
         for running in list(self._running.values()):
             running.item.cancel()
         # Asked anew each time: a second call of `stop` may shorten the grace period.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from litejobs._definitions.checks import grace_seconds, is_whole, names_of_queues, shown
 from litejobs._process import fork_guard, log, role, uwsgi
-from litejobs._process.clock import move_to, now_ms
+from litejobs._process.clock import RealTime, move_to, now_ms
 from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE, TIMES
 from litejobs._runner.choice import EVERYTHING, Choice, End
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from litejobs._runner.execution import Execution
     from litejobs._runner.inline import Inline
     from litejobs._runner.registry import Registry
+    from litejobs._runner.run_again import Origin
     from litejobs._runner.runner import Runner
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
@@ -73,9 +74,12 @@ class RunnerService:
         registry: Registry,
         execution: Execution,
         companions: Companions,
+        *,
         executors: Executors,
+        origin: Origin,
     ) -> None:
         self._executors = executors
+        self._origin = origin
         self.runner: Runner | None = None
         self.number = next(_numbers)
         self._store = store
@@ -117,30 +121,99 @@ class RunnerService:
         reason = role.reason_not_to_run()
         if reason is not None:
             runner.stay_out(reason)
+            start = partial(
+                self.start,
+                threads=threads,
+                concurrency=concurrency,
+                lend=lend,
+                grace=grace,
+                standby=standby,
+                queues=names,
+            )
             if role.forks_workers():
-                self._in_workers = partial(
-                    self.start,
-                    threads=threads,
-                    concurrency=concurrency,
-                    lend=lend,
-                    grace=grace,
-                    standby=standby,
-                    queues=names,
-                )
+                self._in_workers = start
+            else:
+                role.begin_if_program(partial(_begin, start))
             return runner
         try:
             if standby and role.is_in_event_loop():
-                runner.start_aside(TIMES.loop_start_patience)
+                if self._may_start(0):
+                    runner.start_aside(TIMES.loop_start_patience)
             else:
                 self._refuse_in_transaction()
-                runner.start(standby=standby)
+                self._start(runner, standby=standby)
         except BaseException:
             # One that was interrupted may stop yet, and is waited for by `stop`.
             if runner.has_stopped():
                 self.runner = None
             raise
-        manager.tell_of(self)
+        if not runner.leaves:
+            manager.tell_of(self)
         return runner
+
+    def _start(self, runner: Runner, *, standby: bool) -> None:
+        if self._may_start(TIMES.loop_start_patience):
+            # Those before it end within their grace, and are not what refuses it.
+            replaces = any(each.leaves for each in self._made_before())
+            runner.start(standby=standby or replaces)
+
+    def _may_start(self, patience: float) -> bool:
+        """Take the places of those that the same code has made before this one.
+
+        They are given *patience* seconds to end now. False if there is a newer one.
+        """
+        assert self.runner is not None
+        # Its runner is there: of two threads that come here, one sees the other's.
+        if any(each.lives for each in self._made_since()):
+            self._leave()
+            return False
+        until = RealTime.monotonic() + patience
+        for each in self._made_before():
+            if each.lives:
+                each._leave()
+        for each in self._made_before():
+            if each.leaves:
+                assert each.runner is not None
+                each.runner.wait_stopped(max(0.0, until - RealTime.monotonic()))
+        return True
+
+    def _leave(self) -> None:
+        """Another one, which the same code has made, runs the jobs from now on."""
+        assert self.runner is not None
+        manager.forget(self)
+        self.runner.leave()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has a runner, or a standby, that is to go on."""
+        return self.runner is not None and self.runner.goes_on
+
+    @property
+    def leaves(self) -> bool:
+        """Whether its runner has not ended yet, and leaves its place."""
+        runner = self.runner
+        return runner is not None and runner.leaves and not runner.has_ended
+
+    def replace_callbacks(self) -> None:
+        """The file is opened: those before it that run no jobs tell nothing more."""
+        for each in self._made_before():
+            if not (each.lives or each.leaves):
+                each._companions.close()
+
+    def _made_before(self) -> list[RunnerService]:
+        """Those that the same code has made before this one, for the same file."""
+        return [
+            each
+            for each in living_services()
+            if each.number < self.number and self._origin.replaces(each._origin)
+        ]
+
+    def _made_since(self) -> list[RunnerService]:
+        return [
+            each
+            for each in living_services()
+            if each.number > self.number and each._origin.replaces(self._origin)
+        ]
 
     def stop(self, grace: Duration | None = None) -> None:
         """See `LiteJobs.stop`."""
@@ -226,7 +299,7 @@ class RunnerService:
 
         with signals() as caught:
             try:
-                runner.start(standby=standby)
+                self._start(runner, standby=standby)
                 manager.tell_of(self)
                 with runner.waited_for():
                     while not (caught or runner.wait_stopped(WAIT_STEP)):
@@ -485,7 +558,10 @@ class RunnerService:
 
     def _has_runner(self) -> bool:
         """Whether one was started here that is not ended, or may not be."""
-        return self.runner is not None and self.runner.role != "elsewhere"
+        runner = self.runner
+        if runner is None or runner.role == "elsewhere":
+            return False
+        return not (runner.leaves and runner.has_ended)
 
     def _refuse_in_transaction(self) -> None:
         database = self._store.database
@@ -567,4 +643,4 @@ def _begin(start: Callable[[], object]) -> None:
     try:
         start()
     except Exception:
-        log.exception("the runner that the parent process asked for did not start")
+        log.exception("the runner that was asked for before did not start")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 
 from litejobs._process.interrupts import shielded
@@ -16,7 +17,8 @@ class CommitListeners:
     """Those who are told of commits, of another content, of a fork, and of the end."""
 
     def __init__(self) -> None:
-        self._listeners = self._restored = _NOBODY
+        self._listeners = _NOBODY
+        self._restored: tuple[weakref.WeakMethod[Listener], ...] = ()
         # Who is told that connections are there again after a fork, and of the end.
         self._awake = self._ending = _NOBODY
         self._listening = threading.RLock()
@@ -37,14 +39,25 @@ class CommitListeners:
         """Call *listener* in the first transaction after a copy was put into the file.
 
         It is this thread's turn, and what it writes is there before anything else is.
+        The listener is a method, and its object is not kept by this: one that was never
+        closed may go, while others have the file open.
         """
+        self.forget_restored(listener)
         with shielded(), self._listening:
-            self._restored = (*self._restored, listener)
+            self._restored = (*self._restored, weakref.WeakMethod(listener))
 
     def forget_restored(self, listener: Listener) -> None:
         """The listener is not called any more."""
         with shielded(), self._listening:
-            self._restored = tuple(each for each in self._restored if each != listener)
+            self._restored = tuple(
+                each for each in self._restored if each() not in {None, listener}
+            )
+
+    def _tell_restored(self) -> None:
+        for each in self._restored:
+            listener = each()
+            if listener is not None:
+                listener()
 
     def on_end(self, listener: Listener) -> None:
         """Call *listener* once, before the last user's connections are closed."""

@@ -100,8 +100,7 @@ class Transactions(Connections):
         restored_at = self._execute(statements.query("restored_at")).get
         if restored_at == self._restored_at:
             return
-        for listener in self._restored:
-            listener()
+        self._tell_restored()
         self._restored_at = restored_at
 
     def _check_not_ended(self) -> None:
