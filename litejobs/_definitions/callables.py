@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Sequence
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -127,9 +128,7 @@ def taken_by(function: Any) -> inspect.Signature:
             *(function.__defaults__, function.__closure__),
         )
         bare.__kwdefaults__ = function.__kwdefaults__
-        # They are shown, and may name types that are there for type checkers alone.
-        with contextlib.suppress(Exception):
-            bare.__annotations__ = function.__annotations__
+        bare.__annotations__ = _annotations_of(function)
         return inspect.signature(bare)
     if isinstance(function, staticmethod):
         return taken_by(function.__func__)
@@ -148,8 +147,8 @@ def taken_by(function: Any) -> inspect.Signature:
     if call is not function:
         return _without_first(taken_by(call))
     try:
-        return inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):
+        return _signature(function, follow_wrapped=False)
+    except Exception:
         return _ANYTHING
 
 
@@ -164,13 +163,13 @@ def told_by(function: Any) -> inspect.Signature:
         return taken
     try:
         if type(function) is MethodType:
-            return inspect.signature(function)
+            return _signature(function)
         inner = inspect.unwrap(
             function, stop=lambda each: not takes_whatever(taken_by(each))
         )
         told = taken_by(inner)
-        return inspect.signature(inner) if takes_whatever(told) else told
-    except (TypeError, ValueError, NameError):
+        return _signature(inner) if takes_whatever(told) else told
+    except Exception:
         return taken
 
 
@@ -180,6 +179,35 @@ def takes_whatever(signature: inspect.Signature) -> bool:
         each.kind in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
         for each in signature.parameters.values()
     )
+
+
+# Annotations are shown, and nothing else. Since Python 3.14 they are evaluated when
+# they are asked for, and may name what is there for type checkers alone, or comes
+# later: then they are shown as they are written, or not at all.
+if sys.version_info >= (3, 14):
+    import annotationlib
+
+    def _annotations_of(function: FunctionType) -> dict[str, Any]:
+        for form in (annotationlib.Format.VALUE, annotationlib.Format.STRING):
+            with contextlib.suppress(Exception):
+                return annotationlib.get_annotations(function, format=form)
+        return {}
+
+    def _signature(function: Any, *, follow_wrapped: bool = True) -> inspect.Signature:
+        try:
+            return inspect.signature(function, follow_wrapped=follow_wrapped)
+        except Exception:
+            return inspect.signature(
+                function,
+                follow_wrapped=follow_wrapped,
+                annotation_format=annotationlib.Format.STRING,
+            )
+else:
+
+    def _annotations_of(function: FunctionType) -> dict[str, Any]:
+        return function.__annotations__
+
+    _signature = inspect.signature
 
 
 def _what_runs(function: Any) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import itertools
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs._executors import importing, worker
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
-from litejobs._process import log
+from litejobs._process import aside, log
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs.errors import ConfigurationError, LiteJobsError, TaskCancelled
@@ -37,7 +37,7 @@ class Futures(TaskExecutor):
     executor broke, as a pool of processes does when one of them dies: the attempts that
     it ran are crashed then (`max_crashes`), and the others go on.
 
-    In other processes or interpreters a task is imported by its module, so it is
+    In other processes a task is imported by its module, so it is
     defined at the top of one that registers it. There `current()` knows the job and may
     complete it (`transaction`); of its progress the last report counts, once it ends.
 
@@ -48,7 +48,8 @@ class Futures(TaskExecutor):
     `ProcessPoolExecutor` stay behind (those of `Processes` end).
 
     Raises:
-        ConfigurationError: *factory* cannot be called, or *slots* is out of range.
+        ConfigurationError: *factory* cannot be called, or makes what cannot run tasks
+            (`InterpreterPoolExecutor`), or *slots* is out of range.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class Futures(TaskExecutor):
                 f"Futures({factory!r:.80}) cannot be made anew; give a function that "
                 "makes it: Futures(lambda: ProcessPoolExecutor(2), slots=2)"
             )
+        if isinstance(factory, type):
+            _check_kind(factory)
         self._factory = factory
         self._executor: concurrent.futures.Executor | None = None
-        self._lock = threading.Lock()
+        self._broken: concurrent.futures.Executor | None = None
         self._last: weakref.ref[concurrent.futures.Executor] | None = None
         self._is_away = False
         self._pause = TIMES.first_pause
@@ -81,7 +84,8 @@ class Futures(TaskExecutor):
         """Make the executor.
 
         Raises:
-            ConfigurationError: The factory makes something else, or the same again.
+            ConfigurationError: The factory makes something else, the same again, or
+                what cannot run tasks.
         """
         made = self._factory()
         if not isinstance(made, concurrent.futures.Executor):
@@ -89,6 +93,7 @@ class Futures(TaskExecutor):
                 f"the factory of {self!r} makes {made!r:.80}; let it return a "
                 "concurrent.futures.Executor"
             )
+        _check_kind(type(made))
         if self._last is not None and made is self._last():
             raise ConfigurationError(
                 f"the factory of {self!r} makes the same executor again, which is "
@@ -96,10 +101,14 @@ class Futures(TaskExecutor):
             )
         self._last = weakref.ref(made)
         self._executor = made
+        self._broken = None
         self._is_away = False
 
     def submit(self, work: Work) -> Handle:
         """Run this work; a broken executor is made anew first."""
+        if self.is_away:
+            work.given_back("its executor is away: it could not be made anew")
+            return Handle()
         executor = self._executor
         assert executor is not None
         try:
@@ -114,8 +123,8 @@ class Futures(TaskExecutor):
                 future = executor.submit(worker.call, key, payload)
             except RuntimeError as error:
                 # It broke, or somebody has shut it down.
-                self._renew(executor)
-                if self._is_away:
+                self._broken = executor
+                if self.is_away:
                     del worker.here[key]
                     work.given_back(f"its executor is away: {error}")
                     return Handle()
@@ -127,7 +136,7 @@ class Futures(TaskExecutor):
             raise
         if payload is not None:
             work.begun()
-        handle = _Future(future)
+        handle = _Future(future, executor)
         work.handle = handle
         future.add_done_callback(functools.partial(self._ended, work, key, executor))
         return handle
@@ -135,9 +144,8 @@ class Futures(TaskExecutor):
     def close(self, grace: float) -> None:
         """Let nothing more begin; what runs is left to end by itself."""
         del grace
-        with self._lock:
-            executor, self._executor = self._executor, None
-        if executor is not None:
+        executor, self._executor = self._executor, None
+        if executor is not None and executor is not self._broken:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _ended(
@@ -147,6 +155,11 @@ class Futures(TaskExecutor):
         executor: concurrent.futures.Executor,
         future: concurrent.futures.Future[Any],
     ) -> None:
+        """The future is done: this is called in any thread, by the executor.
+
+        One that breaks holds meanwhile the lock that its `submit` and `shutdown` take,
+        so neither is called here, nor the factory, which may do that: the runner does.
+        """
         worker.here.pop(key, None)
         if future.cancelled():
             handle = work.handle
@@ -159,8 +172,12 @@ class Futures(TaskExecutor):
         error = future.exception()
         if isinstance(error, concurrent.futures.BrokenExecutor):
             # Before its slot is free: what comes next finds another one.
-            self._renew(executor)
+            if executor is self._executor:
+                self._broken = executor
+                self.changed()
             work.crashed(f"its executor broke: {error}")
+            if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
+                _crash_all(executor, f"its executor broke: {error}")
         elif error is not None:
             work.failed(error)
         else:
@@ -172,13 +189,11 @@ class Futures(TaskExecutor):
                 work.answer(answer)
 
     def _renew(self, broken: concurrent.futures.Executor) -> None:
-        """Make another one in its place, unless that was done or all is closed."""
-        with self._lock:
-            if self._executor is not broken:
-                return
-            log.warning("an executor broke, and is made anew: %r", self)
-            self._try_anew()
-            broken.shutdown(wait=False)
+        log.warning("an executor broke, and is made anew: %r", self)
+        self._try_anew()
+        # Its lock may be held until the last of its processes has ended.
+        with contextlib.suppress(RuntimeError):
+            aside.alone(functools.partial(_end_broken, broken))
 
     def _try_anew(self) -> None:
         self._try_at = RealTime.monotonic() + self._pause
@@ -199,18 +214,27 @@ class Futures(TaskExecutor):
 
         Nothing begins on it then, and nothing is lost.
         """
-        if self._is_away and RealTime.monotonic() >= self._try_at:
-            with self._lock:
-                if self._is_away and self._executor is not None:
-                    self._try_anew()
+        executor = self._executor
+        if executor is None:
+            return False
+        if self._is_away:
+            if RealTime.monotonic() >= self._try_at:
+                self._try_anew()
+        elif executor is self._broken:
+            self._renew(executor)
         return self._is_away
 
 
 class _Future(Handle):
     """Reaches one future: it can be cancelled while it has not begun."""
 
-    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+    def __init__(
+        self,
+        future: concurrent.futures.Future[Any],
+        executor: concurrent.futures.Executor,
+    ) -> None:
         self._future = future
+        self.executor = executor
         self.kind: type[TaskInterrupt] | None = None
 
     def end(self, kind: type[TaskInterrupt]) -> bool:
@@ -224,9 +248,35 @@ class _Future(Handle):
         self._future.cancel()
 
 
+# In Python 3.11 a future that was cancelled keeps a pool of processes that breaks from
+# what it has to do after that: to tell of other futures, and to end its processes.
+
+
+def _crash_all(executor: concurrent.futures.Executor, reason: str) -> None:
+    for key, work in tuple(worker.here.items()):
+        handle = work.handle
+        if isinstance(handle, _Future) and handle.executor is executor:
+            worker.here.pop(key, None)
+            work.crashed(reason)
+
+
+def _end_broken(executor: concurrent.futures.Executor) -> None:
+    processes = tuple((getattr(executor, "_processes", None) or {}).values())
+    executor.shutdown(wait=False)
+    for process in processes:
+        process.terminate()
+
+
 def _shares_our_memory(executor: concurrent.futures.Executor) -> bool:
     """Whether its workers are threads of this interpreter, which have the task."""
-    if not isinstance(executor, concurrent.futures.ThreadPoolExecutor):
-        return False
+    return isinstance(executor, concurrent.futures.ThreadPoolExecutor)
+
+
+def _check_kind(kind: type) -> None:
     apart = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
-    return apart is None or not isinstance(executor, apart)
+    if apart is not None and issubclass(kind, apart):
+        raise ConfigurationError(
+            f"{kind.__name__} cannot run tasks: its interpreters cannot import apsw, "
+            "with which litejobs reaches SQLite; take Processes(…), or a "
+            "ProcessPoolExecutor"
+        )

@@ -1,4 +1,4 @@
-"""What runs in another process or interpreter: one attempt, from bytes to an answer."""
+"""What runs in another process: one attempt, from bytes to an answer."""
 
 from __future__ import annotations
 
@@ -43,11 +43,7 @@ def call(key: tuple[int, int], payload: bytes | None) -> Answer | None:
         return None
     if payload is None:
         raise RuntimeError("a task was sent to another process without its payload")
-    answer = run(payload, begun_in=contextvars.Context())
-    if key[0] == os.getpid():
-        # Another interpreter of the process, which has no memory of its own.
-        return answer._replace(memory_bytes=None)
-    return answer
+    return run(payload, begun_in=contextvars.Context())
 
 
 def peak_memory() -> int | None:

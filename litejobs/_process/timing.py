@@ -42,6 +42,7 @@ class Times(Adjustable):
     aside_patience = 5.0  # until a thread beside an event loop ends that does nothing
     loop_patience = 2.0  # for an event loop that is to begin a coroutine
     coroutine_patience = 1.0  # for cancelled coroutines, when a block is left
+    reading_patience = 1.0  # for threads that read, when the file is closed
     close_patience = 5.0  # for callbacks, when the runner stops
     answer_patience = 0.5  # for the loop to say that there is nothing to be done
     polls_within = 5.0  # of each other looks at a job count as a wait for it

@@ -4,15 +4,17 @@
 values. Each can list its next instants, in milliseconds since 1970 UTC, which are then
 planned as rows. Nothing here reads a clock or a database.
 
-Around a change of the local clock, a cron expression behaves as in Debian's cron:
+Around a change of the local clock, a cron expression behaves as in Debian's cron
+(held against the daemon of 3.0pl1), but for one thing:
 
 - **Elapsed time.** If the hour or the minute field begins with a star (`*/15 * * * *`,
   `0 */2 * * *`, `* 2 * * *`), it runs whenever the local clock shows one of its times:
   in both passes of a repeated hour, and not at all in a skipped one.
 - **Fixed times.** Otherwise (`30 2 * * *`, `0,30 1-4 * * *`) each of its times runs
-  exactly once: the moment the local clock first reaches or passes it. In a repeated
-  hour that is the first pass. Times that the clock skips run at the first instant
-  after the gap; all that fall together there are one instant.
+  once: the moment the local clock first reaches or passes it. In a repeated hour that
+  is the first pass. Times that the clock skips run at the first instant after the gap.
+  All that fall together there are one instant, and one job: this is the one thing,
+  since Debian's cron starts each of them there, seconds apart.
 
 A seconds field changes nothing about that. The size of a change does not matter
 either: a daily run of a day that a zone left out comes when the next day begins.

@@ -70,6 +70,7 @@ _NAMES = " ".join(field.name for field in _FIELDS[1:])
 _COUNTS = (5, 6)
 _LONG = 6
 _DAYS = {2, 4}  # their places where no seconds come before
+_YEAR = re.compile(r"(19|20|21)\d\d([-,/].*)?")
 _RANGE = re.compile(r"(\w+)-(\w+)(?:/0*([1-9]\d*))?")
 _DAYS_OF_A_MONTH = 365.25 / 12
 
@@ -91,6 +92,11 @@ def read(expression: str) -> tuple[str, bool]:
     parts = text.split()
     if is_ascii and (is_of_aws or "?" in text):
         raise ConfigurationError(f"{refused} {_foreign(parts, is_of_aws)}")
+    if is_ascii and len(parts) > _COUNTS[0] and _YEAR.fullmatch(parts[-1]):
+        raise ConfigurationError(
+            f"{refused} ends with a year, which is start_at= and end_at= here; write 5 "
+            f"fields ({_NAMES}), or 6 with seconds first"
+        )
     if len(parts) not in _COUNTS or not is_ascii:
         fields = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
         problem = f"has {fields}" if is_ascii else "is not ASCII"
@@ -233,8 +239,23 @@ def _hint(name: str, part: str) -> str:
             return "a day of the week comes up to five times a month: MON#1 to MON#5"
         return "days of the week are 0 to 7 (0 and 7 are Sunday) or SUN to SAT"
     if name == "day-of-month" and re.search("[LW]", part):
-        return "L is the last day of a month and LW its last weekday, each by itself"
-    return f"the fields are {_NAMES}, with seconds first if there are 6"
+        return _LAST_DAYS
+    if re.search("[H~]", part):
+        return "write a number; jitter= spreads jobs that come at one time"
+    if re.search(r"/0+\b", part):
+        return "a step is 1 or more"
+    field = next(each for each in _FIELDS if each.name == name)
+    names = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
+    return (
+        f"{field.unit} are {field.low} to {field.high}{names}, and the fields are "
+        f"{_NAMES}, with seconds first if there are 6"
+    )
+
+
+_LAST_DAYS = (
+    "L is the last day of a month and LW its last weekday, each by itself; for another "
+    "day, name those that it may be and let the task look at the date"
+)
 
 
 # --- expressions of others ---------------------------------------------------------
@@ -262,6 +283,13 @@ def _foreign(parts: list[str], is_of_aws: bool) -> str:
     fields, year = parts[: max(days) + 1], parts[max(days) + 1 :]
     if year not in ([], ["*"]) and len(parts) <= _LONG + 1:
         return f"{unknown}, and a year, which is start_at= and end_at= here{way_out}"
+    if len(fields) == max(days) + 1 and re.search(r"L-|\dW", fields[min(days)]):
+        return f"{unknown}; {_LAST_DAYS}"
+    if len(parts) != _COUNTS[0] and any(re.search("[A-Z]/", part) for part in parts):
+        return (
+            f"{unknown}, and a step after a name, which Quartz passes over; list the "
+            "days or months that are meant"
+        )
     is_strange = any("?" in part and part != "?" for part in parts)
     if is_strange or not places <= days or year not in ([], ["*"]):
         return unknown + way_out

@@ -243,13 +243,15 @@ class Connections(CommitListeners):
             in_memory.let_go(self._all)
             return
         process_guard.unprotect(self.path)
-        for connection in tuple(self._all):
+        # A thread that still reads closes its connection when it is done.
+        idle = (self._writer, *self._readers)
+        self._readers.clear()
+        self._all.clear()
+        for connection in idle:
             if for_fork:
                 # The log is left as it is: to copy it would make every fork wait.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close()
-        self._all.clear()
-        self._readers.clear()
         self._protection = None
 
     def _wake_up(self) -> None:

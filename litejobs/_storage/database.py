@@ -17,6 +17,7 @@ from functools import partial
 import apsw
 
 from litejobs._process import clock, fork_guard
+from litejobs._process.timing import TIMES
 from litejobs._storage import files, process_guard, statements
 from litejobs._storage.files import MEMORY
 from litejobs._storage.house_keeping import HouseKeeping
@@ -27,8 +28,6 @@ from litejobs._storage.writing import HandOut
 from litejobs.errors import ConfigurationError, ForkedProcess, LiteJobsError
 
 __all__ = ["OPEN", "Database", "HandOut"]
-
-FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
 
 
 class Database(HouseKeeping):
@@ -113,6 +112,9 @@ class Database(HouseKeeping):
     def release(self) -> None:
         """The last user of the file closes its connections.
 
+        A thread that still reads is waited for, `TIMES.reading_patience` seconds at
+        most; it goes on, and closes its own connection when it has read.
+
         Raises:
             DatabaseBusy: A transaction of this process lasts too long; it is as before.
         """
@@ -127,6 +129,7 @@ class Database(HouseKeeping):
             for listener in self._ending:
                 listener()
             self._closed = True
+            self._await_readers(clock.RealTime.monotonic() + TIMES.reading_patience)
             self._disconnect()
 
     def _release_one(self) -> bool:
@@ -181,11 +184,9 @@ class Database(HouseKeeping):
             return True
         self._is_drowsy = True
         try:
-            while self._reading:
-                if clock.RealTime.monotonic() >= until:
-                    self._turn.release()
-                    return False
-                clock.RealTime.sleep(FORK_POLL)
+            if not self._await_readers(until):
+                self._turn.release()
+                return False
             # Not before, since one of ours may have been about to be opened.
             if process_guard.is_open_besides(self.path, _connections()):
                 self._turn.release()

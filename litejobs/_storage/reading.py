@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from litejobs._process import clock
 from litejobs._process.interrupts import can_be_interrupted, shielded
 from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
@@ -19,6 +20,8 @@ from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.writer_lock import Owner, current_owner
 from litejobs._storage.writing import Writing
 from litejobs._values.blocks import block
+
+READING_POLL = 0.001  # between two looks whether threads still read
 
 
 class Reading(Writing):
@@ -76,12 +79,23 @@ class Reading(Writing):
     def _begin_reading(self, me: int) -> None:
         while True:
             self._reading.append(me)
-            # Said before it is looked: who will fork does it the other way round.
-            if not (self._asleep or self._is_drowsy):
+            # Said before it is looked: who will fork or close does it the other way
+            # round.
+            if not (self._asleep or self._is_drowsy or self._closed):
                 return
             self._reading.remove(me)
+            self._check()
             with self._having_the_turn():
                 self._wake_up()
+
+    def _await_readers(self, until: float) -> bool:
+        """Whether no other thread reads any more; not later than *until*, monotonic."""
+        me = threading.get_ident()
+        while any(each != me for each in tuple(self._reading)):
+            if clock.RealTime.monotonic() >= until:
+                return False
+            clock.RealTime.sleep(READING_POLL)
+        return True
 
     def run(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a named query that reads."""

@@ -85,6 +85,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     modules=_COMMANDS,
     epilog=_EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},
+    help="See and steer the jobs in a litejobs file, and run them.",
 )
 @click.option(
     "--db",
@@ -130,5 +131,4 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     help="Show the version and exit.",
 )
 def main(**_: object) -> None:
-    """See and steer the jobs in a litejobs file, and run them."""
     prepare_streams()

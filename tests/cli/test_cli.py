@@ -50,6 +50,40 @@ def test_help_shows_examples_of_every_command(cli: Cli) -> None:
         assert f" {name}" in shown.stdout.partition("Examples:")[2], name
 
 
+def test_nothing_is_lost_without_docstrings_and_assertions(tmp_path: Path) -> None:
+    """With -OO commands say what they do, and jobs run."""
+    program = """
+import sys
+from litejobs import LiteJobs
+jobs = LiteJobs("app.db")
+@jobs.task(max_attempts=1)
+def double(number: int) -> int:
+    return 2 * number
+job = double.enqueue(21)
+with jobs.running():
+    assert job.result(timeout=60) == 41, "as it is with -OO"
+    print(job.result())
+jobs.close()
+from litejobs.cli import main
+main(["--help"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-OO", "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.startswith("42\n")
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        assert f"{name}  " in done.stdout
+        assert command.get_short_help_str(30).rstrip(".") in done.stdout, name
+
+
 def test_every_document_is_told_in_the_module_of_its_command() -> None:
     context = click.Context(main)
     for name in main.list_commands(context):
@@ -628,6 +662,9 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
         for name in getattr(group, "commands", {}):
             shown = cli(group.name, name, "--help")
             assert shown.exit_code == 0
+            # Kept with -OO.
+            assert group.commands[name].callback.__doc__ is None
+            assert group.commands[name].help
             examples = shown.stdout.partition("Examples:")[2]
             assert f" {group.name} {name} " in examples, (group.name, name)
             seen += 1

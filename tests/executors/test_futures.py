@@ -7,7 +7,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +61,43 @@ class AtOnce(ByHand):
         future = super().submit(fn, *args, **kwargs)
         future.set_running_or_notify_cancel()
         return future
+
+
+class Locked(ByHand):
+    """Breaks within the lock of its other methods, as pools of processes since 3.12."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        with self.lock:
+            return super().submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self.lock:
+            super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def breaks(self, held: threading.Event | None = None) -> None:
+        """As it is held, what it does at its end takes until then."""
+        with self.lock:
+            while self.line:
+                self.begin()[0].set_exception(BrokenExecutor("one of it has died"))
+            if held is not None:
+                assert held.wait(60)
+
+
+class OneTold(ProcessPoolExecutor):
+    """A pool of processes that has none, and tells of one future alone."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.line: list[Future[Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        del fn, args, kwargs
+        self.line.append(Future())
+        return self.line[-1]
 
 
 class Farm:
@@ -111,8 +154,6 @@ def test_as_many_run_as_there_are_slots_and_threads_go_on(farm: Farm) -> None:
 def test_an_executor_that_breaks_is_made_anew_and_its_attempts_have_crashed(
     farm: Farm,
 ) -> None:
-    from concurrent.futures import BrokenExecutor
-
     first, second = farm.job.enqueue(1), farm.job.enqueue(2)
     farm.jobs.start(threads=1)
     eventually(lambda: len(farm.far.line) == 2)
@@ -121,8 +162,7 @@ def test_an_executor_that_breaks_is_made_anew_and_its_attempts_have_crashed(
         future, _ = broken.begin()
         future.set_exception(BrokenExecutor("one of it has died"))
     eventually(lambda: [first.state, second.state] == ["failed", "failed"])
-    assert len(farm.made) == 2
-    assert broken.was_shut
+    eventually(lambda: len(farm.made) == 2 and broken.was_shut)
     attempt = first.attempts[-1]
     assert attempt.status == "crashed"
     assert attempt.outcome is not None
@@ -131,6 +171,98 @@ def test_an_executor_that_breaks_is_made_anew_and_its_attempts_have_crashed(
     eventually(lambda: farm.far.line)
     farm.far.run()
     assert first.result(timeout=60)[1] == 1
+
+
+def test_an_executor_may_break_within_its_own_lock(tmp_path: Path) -> None:
+    """Nor does the runner wait for that lock, or a factory that ends the one before."""
+    made: list[Locked] = []
+
+    def make() -> Locked:
+        made.append(Locked())
+        return made[-1]
+
+    held = threading.Event()
+    executors = {"far": Futures(make, slots=2)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        task = jobs.task(name="where", executor="far", max_crashes=1)(
+            tasks.where.function
+        )
+        found = [task.enqueue(number) for number in range(2)]
+        jobs.start(threads=1)
+        eventually(lambda: len(made[0].line) == 2)
+        breaking = threading.Thread(target=made[0].breaks, args=(held,))
+        breaking.start()
+        eventually(lambda: {each.state for each in found} == {"dead_lettered"})
+        found = [task.enqueue(number) for number in range(2)]
+        eventually(lambda: len(made) == 2 and len(made[1].line) == 2)
+        assert not made[0].was_shut
+        for each in found:
+            made[1].run()
+            each.result(timeout=60)
+        held.set()
+        breaking.join()
+        eventually(lambda: made[0].was_shut)
+
+
+def test_a_factory_may_end_what_it_made_before(farm: Farm) -> None:
+    def make() -> Locked:
+        if made:
+            made[-1].shutdown()
+        made.append(Locked())
+        return made[-1]
+
+    made: list[Locked] = []
+    farm.jobs.add_executor("near", Futures(make, slots=1))
+    task = farm.jobs.task(name="listens", executor="near")(tasks.listens.function)
+    first = task.enqueue()
+    farm.jobs.start(threads=1)
+    eventually(lambda: made and made[0].line)
+    made[0].breaks()
+    eventually(lambda: first.state == "failed")
+    first.run_now()
+    eventually(lambda: len(made) == 2 and made[1].line)
+    made[1].run()
+    assert first.result(timeout=60) == "not told"
+
+
+def test_all_that_a_pool_of_processes_ran_have_crashed_with_it(tmp_path: Path) -> None:
+    """In Python 3.11 it tells of none after one that was cancelled."""
+    made: list[OneTold] = []
+
+    def make() -> OneTold:
+        made.append(OneTold())
+        return made[-1]
+
+    executors = {"far": Futures(make, slots=2)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        task = jobs.task(name="where", executor="far")(tasks.where.function)
+        found = [task.enqueue(number) for number in range(2)]
+        jobs.start(threads=1)
+        eventually(lambda: len(made[0].line) == 2)
+        made[0].line[0].set_exception(BrokenExecutor("one of it has died"))
+        eventually(lambda: [each.state for each in found] == ["failed", "failed"])
+        assert found[1].attempts[-1].status == "crashed"
+
+
+def test_threads_that_cannot_begin_are_made_anew(tmp_path: Path) -> None:
+    """A pool of threads breaks within its lock, too, if its initializer fails."""
+    fails = [True]
+
+    def begin() -> None:
+        if fails.pop() if fails else False:
+            raise ValueError("not the first time")
+
+    executors = {
+        "io": Futures(lambda: ThreadPoolExecutor(1, initializer=begin), slots=1)
+    }
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        job = jobs.task(name="abs", executor="io")(abs).enqueue(-1)
+        jobs.start(threads=1)
+        eventually(lambda: job.state in {"failed", "completed"})
+        if job.state == "failed":
+            assert job.attempts[-1].status == "crashed"
+            job.run_now()
+        assert job.result(timeout=60) == 1
 
 
 def test_what_cannot_be_ended_takes_its_slot_until_it_ends(
@@ -338,6 +470,20 @@ def test_a_factory_that_makes_something_else_is_refused_at_the_start(
     jobs = LiteJobs(tmp_path / "app.db", executors=given)
     with jobs, pytest.raises(ConfigurationError, match="let it return"):
         jobs.start()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="there are none")
+def test_interpreters_are_refused(tmp_path: Path) -> None:
+    """They cannot import apsw: nothing would run there."""
+    from concurrent.futures import InterpreterPoolExecutor
+
+    with pytest.raises(ConfigurationError, match="take Processes"):
+        Futures(InterpreterPoolExecutor, slots=1)
+    executors = {"x": Futures(lambda: InterpreterPoolExecutor(1), slots=1)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        with pytest.raises(ConfigurationError, match="cannot import apsw"):
+            jobs.start()
+        assert jobs.health()["role"] in {"none", "stopped"}
 
 
 def test_a_factory_that_makes_the_same_one_again_is_refused(tmp_path: Path) -> None:

@@ -304,19 +304,23 @@ def test_threads_that_cannot_be_started_are_a_problem_till_they_can(
         eventually(lambda: is_well(runner))
 
 
-def test_runner_that_does_not_stop_says_so(file_jobs: LiteJobs, times: Times) -> None:
+def test_runner_that_does_not_stop_says_so(
+    file_jobs: LiteJobs, times: Times, gate: Gate
+) -> None:
     times(last_patience=0.1)
     jobs = file_jobs
     runner = jobs.start(grace=0)
     eventually(lambda: is_well(runner))
-    stopping = threading.Thread(target=runner.stop)
-    with jobs.transaction():
-        stopping.start()
-        stopping.join()
-        assert "the runner does not stop" in runner.health["problem"]
-        assert runner.health["problems"][0] == runner.health["problem"]
-        assert runner.health["running"] is False
+    # Its last commit does not end, as on a disk that hangs.
+    writer = jobs._store.database._writer
+    writer.set_commit_hook(lambda: not gate.go.wait(LONG))
+    runner.stop()
+    assert "the runner does not stop" in runner.health["problem"]
+    assert runner.health["problems"][0] == runner.health["problem"]
+    assert runner.health["running"] is False
+    gate.go.set()
     eventually(lambda: "does not stop" not in problems(runner))
+    writer.set_commit_hook(None)
 
 
 def test_runner_that_has_stopped_is_no_runner(jobs: LiteJobs) -> None:

@@ -393,6 +393,35 @@ def test_what_ticks_tell_after_an_operation_is_undone_with_it(
     assert counts(db, first) == {"blocked": MANY}
 
 
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_requeue_leaves_those_of_an_earlier_one_to_ticks(
+    served: Sql, in_batch: bool
+) -> None:
+    """An operation undoes what is its own, and they wait again all the same."""
+    db = served
+    batch = batch_of(db)[0] if in_batch else None
+    earlier, other = (db.enqueue("a", batch_id=batch) for _ in range(2))
+    if batch is not None:
+        seal(db, batch)
+    first = many(db, None if in_batch else earlier, batch)
+    child = child_of(db, other)
+    for each in (earlier, other):
+        end(db, each, "dead_lettered")
+    tell_all(db)
+    requeue(db, earlier)
+    known = {"blocked": AT_ONCE, "cancelled": MANY - AT_ONCE + 1}
+    assert counts(db, first) == known
+    db.insert("litejobs_operation", name="by hand")
+    requeue(db, other)
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
+    assert state(db, child) == "blocked"
+    assert db.value("select count(*) from litejobs_change where kind = 'job'") == 2
+    db.execute("insert into litejobs_undo (operation) values (null)")
+    assert counts(db, first) == known
+    tell_all(db)
+    assert counts(db, first) == {"blocked": MANY, "cancelled": 1}
+
+
 @pytest.mark.every_client
 def test_order_of_telling_is_not_changed(served: Sql) -> None:
     db = served

@@ -26,6 +26,7 @@ from litejobs._storage import connections, rows, schema, statements
 from litejobs._storage import database as _database
 from litejobs._storage.writer_lock import FairLock
 from litejobs.errors import (
+    Closed,
     ConstraintViolated,
     CorruptDatabase,
     DatabaseBusy,
@@ -37,7 +38,7 @@ from litejobs.errors import (
     SQLiteTooOld,
     TamperedSchema,
 )
-from tests.waiting import LONG, Sizes, Times
+from tests.waiting import LONG, Sizes, Times, eventually
 
 
 def bytes_of(path: Path) -> bytes:
@@ -850,3 +851,73 @@ def test_several_questions_are_answered_of_one_moment(tmp_path: Path) -> None:
                 [(count,)] = read("count_all_jobs", ())
             assert count > 1
         jobs.close()
+
+
+class SlowRead:
+    """A thread that reads from the file until it is let go."""
+
+    def __init__(self, jobs: LiteJobs) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.found: list[Any] = []
+        self._jobs = jobs
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+        assert self.begun.wait(LONG)
+
+    def _read(self) -> None:
+        def wait() -> int:
+            self.begun.set()
+            return int(self.go.wait(LONG))
+
+        with self._jobs.reader() as self.connection:
+            self.connection.create_scalar_function("wait", wait)
+            self.found += self.connection.execute("select wait(), 7").fetchall()
+
+    def end(self) -> None:
+        """Let it go, and wait for it."""
+        self.go.set()
+        self.thread.join()
+
+
+def is_closed(connection: apsw.Connection) -> bool:
+    """Whether nothing can be asked any more."""
+    try:
+        connection.pragma("user_version")
+    except apsw.ConnectionClosedError:
+        return True
+    return False
+
+
+def test_file_is_closed_beside_a_thread_that_still_reads(
+    tmp_path: Path, times: Times
+) -> None:
+    times(reading_patience=0.01)
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path).open()
+    writer = jobs._store.database._writer
+    read = SlowRead(jobs)
+    jobs.close()
+    assert is_closed(writer)
+    with pytest.raises(Closed, match="make a new LiteJobs object"):
+        jobs.counts()
+    # Another one may open it meanwhile, and the read ends as it would have.
+    with LiteJobs(path) as again:
+        assert again.counts() == {}
+        read.end()
+        assert read.found == [(1, 7)]
+        assert is_closed(read.connection)
+        assert again.health()["running"] is False
+    assert not path.with_name("jobs.db-wal").exists()
+
+
+def test_closing_waits_for_a_thread_that_reads(tmp_path: Path) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db").open()
+    database = jobs._store.database
+    read = SlowRead(jobs)
+    closing = threading.Thread(target=jobs.close)
+    closing.start()
+    eventually(lambda: database._closed)
+    read.end()
+    closing.join()
+    assert read.found == [(1, 7)]
+    assert is_closed(read.connection)

@@ -97,15 +97,15 @@ def _of_many(command: F) -> F:
 Examples:
   litejobs --db app.db cancel 42
   litejobs --db app.db cancel 42 43 44
-  litejobs --db app.db cancel --state scheduled --task send --dry-run"""
+  litejobs --db app.db cancel --state scheduled --task send --dry-run""",
+    help="""Cancel jobs: at once if they wait, else when their attempts end.
+
+    Give IDs, or what the jobs have in common.
+    """,
 )
 @_of_many
 @click.pass_context
 def cancel(context: click.Context, /, **options: Any) -> None:
-    """Cancel jobs: at once if they wait, else when their attempts end.
-
-    Give IDs, or what the jobs have in common.
-    """
     _run_action(context, CANCEL, lambda job: job.cancel(), **options)
 
 
@@ -116,14 +116,14 @@ Examples:
   litejobs --db app.db run-now 42
   litejobs --db app.db run-now 42 43
   litejobs --db app.db run-now --state failed --task fetch""",
+    help="""Put jobs that wait for their time, or for their retry, in line now.
+
+    Give IDs, or what the jobs have in common.
+    """,
 )
 @_of_many
 @click.pass_context
 def run_now(context: click.Context, /, **options: Any) -> None:
-    """Put jobs that wait for their time, or for their retry, in line now.
-
-    Give IDs, or what the jobs have in common.
-    """
     _run_action(context, RUN_NOW, lambda job: job.run_now(), **options)
 
 
@@ -132,32 +132,36 @@ def run_now(context: click.Context, /, **options: Any) -> None:
 Examples:
   litejobs --db app.db requeue 42
   litejobs --db app.db requeue --state dead_lettered --task send --dry-run
-  litejobs --db app.db requeue --state dead_lettered --text Connection --since 1d"""
+  litejobs --db app.db requeue --state dead_lettered --text Connection --since 1d""",
+    help="""Put jobs that have ended back in line.
+
+    Give IDs, or their state and what else they have in common. Their attempts count
+    from 0 again; those they had stay in their history.
+    """,
 )
 @_of_many
 @click.pass_context
 def requeue(context: click.Context, /, **options: Any) -> None:
-    """Put jobs that have ended back in line.
-
-    Give IDs, or their state and what else they have in common. Their attempts count
-    from 0 again; those they had stay in their history.
-    """
     _run_action(context, REQUEUE, lambda job: job.requeue(), **options)
 
 
-@click.command(epilog="\b\nExamples:\n  litejobs --db app.db pause mail")
+@click.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db pause mail",
+    help="Start no further job of a queue; those that run go on.",
+)
 @click.argument("queue", type=QUEUE)
 @printing.json_option
 def pause(*, queue: str, as_json: bool) -> None:
-    """Start no further job of a queue; those that run go on."""
     _set_paused(queue, paused=True, as_json=as_json)
 
 
-@click.command(epilog="\b\nExamples:\n  litejobs --db app.db resume mail")
+@click.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db resume mail",
+    help="Start the jobs of a paused queue again.",
+)
 @click.argument("queue", type=QUEUE)
 @printing.json_option
 def resume(*, queue: str, as_json: bool) -> None:
-    """Start the jobs of a paused queue again."""
     _set_paused(queue, paused=False, as_json=as_json)
 
 

@@ -33,19 +33,19 @@ MEGABYTE = 1_000_000
     epilog="""\b
 Examples:
   litejobs --db app.db backup app-backup.db
-  litejobs --db app.db backup /mnt/usb/app.db --overwrite"""
-)
-@click.argument("target", metavar="FILE", type=FileName())
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-@printing.json_option
-def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
-    """Make FILE a copy of the jobs file, while the application goes on.
+  litejobs --db app.db backup /mnt/usb/app.db --overwrite""",
+    help="""Make FILE a copy of the jobs file, while the application goes on.
 
     All of it is copied, tables of the application included, as it is at this moment;
     also a file of another version of litejobs. The copy is checked before it gets its
     name. To go back to it, stop the runner, and: litejobs restore FILE. Jobs that ran
     when it was made are then taken for crashed, and run again.
-    """
+    """,
+)
+@click.argument("target", metavar="FILE", type=FileName())
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@printing.json_option
+def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
     path = path_given()
     with (
         tidy(),

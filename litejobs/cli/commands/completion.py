@@ -60,17 +60,17 @@ Examples:
 Or for this shell alone:
   eval "$(litejobs completion bash)"
   eval "$(litejobs completion zsh)"
-  litejobs completion fish | source"""
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, /, *, shell: str) -> None:
-    """Print the script that lets a shell complete what is typed.
+  litejobs completion fish | source""",
+    help="""Print the script that lets a shell complete what is typed.
 
     Install it as in the examples, and open a new shell. Tab then knows the commands and
     options, and once the file is named (with --db before it, or LITEJOBS_DB) the jobs,
     queues, tasks and the like that are in it.
-    """
+    """,
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, /, *, shell: str) -> None:
     from click.shell_completion import (
         BashComplete,
         get_completion_class,

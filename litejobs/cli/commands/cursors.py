@@ -36,16 +36,16 @@ Examples:
   litejobs --db app.db cursors
   litejobs --db app.db cursors move mail --at yesterday
   litejobs --db app.db cursors delete mail""",
-)
-@printing.json_option
-@click.pass_context
-def cursors(context: click.Context, /, *, as_json: bool) -> None:
-    """List the cursors of events, move one, or delete it.
+    help="""List the cursors of events, move one, or delete it.
 
     A cursor is made by who reads by its name, and keeps nothing in the file: of what is
     deleted before it was told, its reader is told so. The exit code is 1 if there is
     none.
-    """
+    """,
+)
+@printing.json_option
+@click.pass_context
+def cursors(context: click.Context, /, *, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = _rows(file)
@@ -57,7 +57,11 @@ def cursors(context: click.Context, /, *, as_json: bool) -> None:
 Examples:
   litejobs --db app.db cursors move mail
   litejobs --db app.db cursors move mail --after 4711
-  litejobs --db app.db cursors move mail --at '-2h'"""
+  litejobs --db app.db cursors move mail --at '-2h'""",
+    help="""Move a cursor: to an event, an instant, or the end of the log.
+
+    Who reads by it goes on from there at once.
+    """,
 )
 @_NAME
 @click.option("--after", type=Whole(), help="Go on behind this event; 0 is the first.")
@@ -66,10 +70,6 @@ Examples:
 def move(
     *, name: str, after: int | None, at: tuple[bool, int] | None, as_json: bool
 ) -> None:
-    """Move a cursor: to an event, an instant, or the end of the log.
-
-    Who reads by it goes on from there at once.
-    """
     from litejobs._definitions.milliseconds import from_ms
 
     with reading() as file:
@@ -81,14 +81,16 @@ def move(
     show_one("cursor", row, _line, as_json=as_json)
 
 
-@cursors.command(epilog="\b\nExamples:\n  litejobs --db app.db cursors delete mail")
+@cursors.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db cursors delete mail",
+    help="""Delete a cursor that nobody reads by.
+
+    Who reads by this name again begins with what is new then.
+    """,
+)
 @_NAME
 @printing.json_option
 def delete(*, name: str, as_json: bool) -> None:
-    """Delete a cursor that nobody reads by.
-
-    Who reads by this name again begins with what is new then.
-    """
     with opened() as jobs:
         jobs.cursors.delete(name)
     if as_json:

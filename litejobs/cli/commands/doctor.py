@@ -33,7 +33,27 @@ Examples:
   litejobs --db app.db doctor --quick --json
   litejobs --db app.db doctor --replay
   litejobs --timeout 5m --db app.db doctor
-  litejobs --db app.db doctor --probe"""
+  litejobs --db app.db doctor --probe""",
+    help="""\
+    Examine the file, what lies beside it, and the process that runs its jobs.
+
+    Nothing is changed. Each look takes as long as --timeout at most. A problem is
+    broken or will not get on by itself, a warning should be looked at, a note is good
+    to know. The exit code is 1 if there is a problem, and 3 if no application can use
+    the file. The findings about jobs are also in the view litejobs_doctor.
+
+    With --replay each job is also worked out anew from what is recorded of it: its
+    moves, its attempts and how they ended. A problem names the job and the first event
+    that does not follow from those before it. A million jobs take some 7 s, 2,000 at a
+    time, and keep nobody waiting. Any client asks litejobs_replay_difference.
+
+    With --probe, for compose, systemd and monit, one line says whether jobs are run,
+    and the exit code is 0 or 1 (2 for wrong usage). A file without a runner is not
+    well, nor one whose runner is gone, is suspended or says that it does not get on
+    (its loop is held up, the disk is full, the file is busy, …); a standby beside a
+    runner is. Locks tell all that, so the file is not opened. With --due it is: what
+    litejobs_health says is a problem is one here, such as work left for 10 s.
+    """,
 )
 @click.option(
     "--quick", is_flag=True, help="Leave out the full check of rows and indexes."
@@ -71,25 +91,6 @@ def doctor(
     no_runner: bool,
     as_json: bool,
 ) -> None:
-    """Examine the file, what lies beside it, and the process that runs its jobs.
-
-    Nothing is changed. Each look takes as long as --timeout at most. A problem is
-    broken or will not get on by itself, a warning should be looked at, a note is good
-    to know. The exit code is 1 if there is a problem, and 3 if no application can use
-    the file. The findings about jobs are also in the view litejobs_doctor.
-
-    With --replay each job is also worked out anew from what is recorded of it: its
-    moves, its attempts and how they ended. A problem names the job and the first event
-    that does not follow from those before it. A million jobs take some 7 s, 2,000 at a
-    time, and keep nobody waiting. Any client asks litejobs_replay_difference.
-
-    With --probe, for compose, systemd and monit, one line says whether jobs are run,
-    and the exit code is 0 or 1 (2 for wrong usage). A file without a runner is not
-    well, nor one whose runner is gone, is suspended or says that it does not get on
-    (its loop is held up, the disk is full, the file is busy, …); a standby beside a
-    runner is. Locks tell all that, so the file is not opened. With --due it is: what
-    litejobs_health says is a problem is one here, such as work left for 10 s.
-    """
     if due and no_runner:
         raise click.UsageError(
             "--due asks for a runner; leave --no-runner out", context

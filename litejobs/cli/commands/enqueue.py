@@ -41,7 +41,13 @@ Examples:
   litejobs --db app.db enqueue send '["ann@example.com"]' --at 2026-01-31T09Z
   litejobs --db app.db enqueue report --at 23:30
   litejobs --db app.db enqueue sync --unique-key sync --on-conflict replace
-  litejobs --db app.db enqueue report --after 41 --after 42 --expires-in 1d"""
+  litejobs --db app.db enqueue report --after 41 --after 42 --expires-in 1d""",
+    help="""Store a job for TASK, and print it.
+
+    ARGS-JSON is an object of keywords or an array; --arg gives single keywords. If an
+    unfinished job has the unique key, that one is printed. A task that no runner has
+    registered is not refused, but that is said: its job waits until one does.
+    """,
 )
 @click.argument("task", type=TASK)
 @click.argument("arguments", metavar="[ARGS-JSON]", required=False)
@@ -124,12 +130,6 @@ def enqueue(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Store a job for TASK, and print it.
-
-    ARGS-JSON is an object of keywords or an array; --arg gives single keywords. If an
-    unfinished job has the unique key, that one is printed. A task that no runner has
-    registered is not refused, but that is said: its job waits until one does.
-    """
     given = _arguments(arguments, members)
     from litejobs._definitions.checks import check_name
     from litejobs.cli.input.known_names import nobody_runs, remark_nobody_runs

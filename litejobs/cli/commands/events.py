@@ -63,7 +63,13 @@ Examples:
   litejobs --db app.db events 42
   litejobs --db app.db events --name task.failed --name 'queue.*' --since 1d
   litejobs --db app.db events --follow
-  litejobs --db app.db events --follow --limit 0 --json | jq .name"""
+  litejobs --db app.db events --follow --limit 0 --json | jq .name""",
+    help="""Show what happened, the newest last; of one job, or of all.
+
+    With --follow and --json each event is a document on a line of its own. Without
+    --follow the exit code is 1 if there is nothing. What is followed is one file: when
+    it is deleted or replaced, that is said, and the exit code is 3.
+    """,
 )
 @click.argument("job_id", metavar="[ID]", type=JOB_ID, required=False)
 @click.option(
@@ -101,12 +107,6 @@ def events(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Show what happened, the newest last; of one job, or of all.
-
-    With --follow and --json each event is a document on a line of its own. Without
-    --follow the exit code is 1 if there is nothing. What is followed is one file: when
-    it is deleted or replaced, that is said, and the exit code is 3.
-    """
     with reading() as file:
         if job_id is not None:
             found_job(file, job_id)

@@ -79,7 +79,19 @@ Examples:
   litejobs --db app.db export --state dead_lettered --since 7d --format csv
   litejobs --db app.db export --what events --output events.jsonl
   litejobs --db app.db export --what attempts --queue mail --format csv \\
-      --output attempts.csv --overwrite"""
+      --output attempts.csv --overwrite""",
+    help="""Write jobs, their attempts or the log, the oldest first.
+
+    Attempts and lines of the log are those of the jobs that are meant; for them,
+    --since asks when they began or happened. Documents are as those of list, show and
+    events, and jobs have their result. In CSV, lines end as RFC 4180 has
+    it (CR LF), text is UTF-8 and quoted, what was JSON is JSON again, control
+    characters are escaped as \\x1b, and a text that a spreadsheet would compute has a '
+    before it. The file is read part by part, and so never kept from anybody; what comes
+    into it meanwhile is left out. The exit code is 1 if nothing matches, and what
+    --overwrite would replace is left alone then. With --output, --json prints what was
+    written.
+    """,
 )
 @click.option(
     "--what",
@@ -114,18 +126,6 @@ def export(
     as_json: bool,
     **options: Any,
 ) -> None:
-    r"""Write jobs, their attempts or the log, the oldest first.
-
-    Attempts and lines of the log are those of the jobs that are meant; for them,
-    --since asks when they began or happened. Documents are as those of list, show and
-    events, and jobs have their result. In CSV, lines end as RFC 4180 has
-    it (CR LF), text is UTF-8 and quoted, what was JSON is JSON again, control
-    characters are escaped as \x1b, and a text that a spreadsheet would compute has a '
-    before it. The file is read part by part, and so never kept from anybody; what comes
-    into it meanwhile is left out. The exit code is 1 if nothing matches, and what
-    --overwrite would replace is left alone then. With --output, --json prints what was
-    written.
-    """
     if as_json and output is None and form == "csv":
         raise click.UsageError("--json and --format csv exclude each other")
     kind = KINDS[what]

@@ -75,6 +75,14 @@ Examples:
   litejobs --db app.db list --state scheduled --state failed --sort due
   litejobs --db app.db list --limit 100 --before 1000 --json
   litejobs --db app.db list --at "2026-03-01 03:00" --state processing""",
+    help="""List jobs, the newest first.
+
+    The exit code is 1 if there is none.
+
+    With --at they are as they stood then, and what they are chosen by is asked of that.
+    Jobs that were deleted since are missing, which is said. Arguments are those of
+    today, and progress is not remembered.
+    """,
 )
 @_filters.filter_options
 @click.option(
@@ -122,14 +130,6 @@ def list_jobs(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List jobs, the newest first.
-
-    The exit code is 1 if there is none.
-
-    With --at they are as they stood then, and what they are chosen by is asked of that.
-    Jobs that were deleted since are missing, which is said. Arguments are those of
-    today, and progress is not remembered.
-    """
     by_id = sort == "id" and not reverse
     if by_id and after is not None:
         raise click.UsageError("--after belongs to --sort; by id it is --before ID")
@@ -205,7 +205,16 @@ Examples:
   litejobs --db app.db show 42
   litejobs --db app.db show 42 43
   litejobs --db app.db show 42 --at "2026-03-01 03:00"
-  litejobs --db app.db show 42 --json"""
+  litejobs --db app.db show 42 --json""",
+    help="""Show all that is known of jobs.
+
+    That is of each its columns (those that have a value), its attempts and how they
+    ended, what it waits for and what waits for it, what would come if each further
+    attempt failed, and what happened to it.
+
+    With --at, its columns, its attempts and what had happened, as it stood then. What
+    it waited for then is not known; its arguments are those of today.
+    """,
 )
 @_IDS
 @click.option(
@@ -229,15 +238,6 @@ def show(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show all that is known of jobs.
-
-    That is of each its columns (those that have a value), its attempts and how they
-    ended, what it waits for and what waits for it, what would come if each further
-    attempt failed, and what happened to it.
-
-    With --at, its columns, its attempts and what had happened, as it stood then. What
-    it waited for then is not known; its arguments are those of today.
-    """
     ids = list(dict.fromkeys(job_ids))
     found = []
     if then is not None:
@@ -373,7 +373,14 @@ Examples:
   litejobs --db app.db why 42
   litejobs --db app.db why 42 43
   litejobs --db app.db why
-  litejobs --db app.db why --queue mail --json"""
+  litejobs --db app.db why --queue mail --json""",
+    help="""\
+    Say why jobs are not running, and what helps; without ID, of all that wait.
+
+    Then they are counted by what they wait for now: one whose time has not come, or
+    that waits for others, counts for that alone, and one that several gates hold back
+    counts for each. The exit code is 1 if nothing waits.
+    """,
 )
 @click.argument("job_ids", metavar="[ID]…", type=JOB_ID, nargs=-1)
 @click.option("--task", type=TASK, metavar="TASK", help="Only jobs of this task.")
@@ -397,12 +404,6 @@ def why(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Say why jobs are not running, and what helps; without ID, of all that wait.
-
-    Then they are counted by what they wait for now: one whose time has not come, or
-    that waits for others, counts for that alone, and one that several gates hold back
-    counts for each. The exit code is 1 if nothing waits.
-    """
     if not job_ids:
         _why_of_all(context, task=task, queue=queue, limit=limit, as_json=as_json)
         return

@@ -56,10 +56,11 @@ _FILE = click.argument(
 Examples:
   litejobs --db app.db policy show send
   litejobs policy check retry.toml
-  litejobs --db app.db policy backtest retry.toml --task send --since 7d"""
+  litejobs --db app.db policy backtest retry.toml --task send --since 7d""",
+    help="See what decides about retries, and try out something else.",
 )
 def policy() -> None:
-    """See what decides about retries, and try out something else."""
+    pass
 
 
 # Showing ------------------------------------------------------------------------------
@@ -70,7 +71,12 @@ def policy() -> None:
 Examples:
   litejobs --db app.db policy show
   litejobs --db app.db policy show send --json
-  litejobs --db app.db policy show send --replaced"""
+  litejobs --db app.db policy show send --replaced""",
+    help="""Show the limits and the policies in the file, of all tasks or of TASK.
+
+    The first rule that holds for an attempt decides. What no rule speaks of, and all
+    that a rule leaves out, is up to the limits. The exit code is 1 if there is none.
+    """,
 )
 @click.argument("task", type=TASK, required=False)
 @click.option(
@@ -81,11 +87,6 @@ Examples:
 def show(
     context: click.Context, /, *, task: str | None, replaced: bool, as_json: bool
 ) -> None:
-    """Show the limits and the policies in the file, of all tasks or of TASK.
-
-    The first rule that holds for an attempt decides. What no rule speaks of, and all
-    that a rule leaves out, is up to the limits. The exit code is 1 if there is none.
-    """
     with reading() as file, file.together():
         defaults, *known = file.rows("policy_tasks", task=task)
         tasks = [task_of(file.rows, row, replaced=replaced) for row in known]
@@ -118,16 +119,16 @@ def show(
     epilog="""\b
 Examples:
   litejobs policy check retry.toml
-  litejobs policy check retry.json --json"""
+  litejobs policy check retry.json --json""",
+    help="""Read a policy from FILE (JSON, TOML, YAML), and show what it means.
+
+    Nothing is done with it, and no jobs file is needed. It is the data that
+    `Policy.from_dict` takes. The exit code is 1 if it cannot be used.
+    """,
 )
 @_FILE
 @printing.json_option
 def check(*, document: str, as_json: bool) -> None:
-    """Read a policy from FILE (JSON, TOML, YAML), and show what it means.
-
-    Nothing is done with it, and no jobs file is needed. It is the data that
-    `Policy.from_dict` takes. The exit code is 1 if it cannot be used.
-    """
     made, warned = policy_in(document)
     from litejobs._control.simulation import ALONE, policy_in_memory
 
@@ -158,7 +159,16 @@ def check(*, document: str, as_json: bool) -> None:
 Examples:
   litejobs --db app.db policy backtest retry.toml --task send
   litejobs --db app.db policy backtest retry.toml --task sync --step fetch --since 7d
-  litejobs --db app.db policy backtest retry.json --task send --limit 100 --json"""
+  litejobs --db app.db policy backtest retry.json --task send --limit 100 --json""",
+    help="""\
+    Decide past attempts again as the policy in FILE would have, and compare.
+
+    Nothing is written. Each attempt ends as it did, with the counts that its job had
+    then, as if the task had been declared with this policy alone: its limits are those
+    in FILE, else the defaults. With --keep-limits those of the task stay, as they do
+    where its code goes on saying them beside the policy; for a step they always do.
+    The exit code is 1 if there are no attempts.
+    """,
 )
 @_FILE
 @click.option("--task", type=TASK, required=True, help="Whose attempts are decided.")
@@ -202,14 +212,6 @@ def backtest(
     show: int,
     as_json: bool,
 ) -> None:
-    """Decide past attempts again as the policy in FILE would have, and compare.
-
-    Nothing is written. Each attempt ends as it did, with the counts that its job had
-    then, as if the task had been declared with this policy alone: its limits are those
-    in FILE, else the defaults. With --keep-limits those of the task stay, as they do
-    where its code goes on saying them beside the policy; for a step they always do.
-    The exit code is 1 if there are no attempts.
-    """
     made, warned = policy_in(document)
     if step and made.limits is not None:
         warned.append(

@@ -46,7 +46,13 @@ class Age(Duration):
 Examples:
   litejobs --db app.db purge --older-than 30d --dry-run
   litejobs --db app.db purge --older-than 30d --yes
-  litejobs --db app.db purge --state dead_lettered --task send --all"""
+  litejobs --db app.db purge --state dead_lettered --task send --all""",
+    help="""Delete jobs that have ended, and their history, for good.
+
+    A few at a time, so that the application goes on. A job whose unique key still holds
+    off others stays. Without --task and --queue the log forgets what it says of that
+    time besides: who paused a queue, say.
+    """,
 )
 @click.option(
     "--state",
@@ -85,12 +91,6 @@ def purge(
     as_json: bool,
     **of: str | None,
 ) -> None:
-    """Delete jobs that have ended, and their history, for good.
-
-    A few at a time, so that the application goes on. A job whose unique key still holds
-    off others stays. Without --task and --queue the log forgets what it says of that
-    time besides: who paused a queue, say.
-    """
     if (older_than is None) != whole:
         raise click.UsageError(
             "say one of the two: how long ago they ended at least (--older-than 30d), "

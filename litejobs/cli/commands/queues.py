@@ -88,27 +88,33 @@ _QUEUE_OF_TIER = click.option(
 )
 
 
-def _group(name: str, *examples: str) -> Callable[[Callable[..., Any]], click.Group]:
+def _group(
+    name: str, told: str, *examples: str
+) -> Callable[[Callable[..., Any]], click.Group]:
     """A command that lists, and has others that set."""
     lines = "".join(f"\n  litejobs --db app.db {name}{line}" for line in examples)
     return click.group(
-        name, invoke_without_command=True, epilog=f"\b\nExamples:{lines}"
+        name, invoke_without_command=True, help=told, epilog=f"\b\nExamples:{lines}"
     )
 
 
 # Queues -------------------------------------------------------------------------------
 
 
-@_group("queues", "", " set mail --max-running 4 --rate 10/1m")
-@printing.json_option
-@click.pass_context
-def queues(context: click.Context, /, *, as_json: bool) -> None:
+@_group(
+    "queues",
     """List the queues and what is in them, or set one.
 
     WAITING is in line, LATER waits for its time or for others, RUNNING runs or was
     claimed and runs next, RETRIES have failed and are tried again, DEAD have failed for
     good. The exit code is 1 if there is none.
-    """
+    """,
+    "",
+    " set mail --max-running 4 --rate 10/1m",
+)
+@printing.json_option
+@click.pass_context
+def queues(context: click.Context, /, *, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_queues", name=None, most=-1, limit=-1)
@@ -122,6 +128,7 @@ Examples:
   litejobs --db app.db queues set mail --max-running 4 --rate 10/1m
   litejobs --db app.db queues set mail --rate none --retries after_new
   litejobs --db app.db queues set bulk --aging 10m --keys round_robin""",
+    help="Change what is named of a queue, and nothing else.",
 )
 @click.argument("name", metavar="QUEUE", type=QUEUE)
 @_MAX_RUNNING
@@ -159,7 +166,6 @@ Examples:
 def set_queue(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Change what is named of a queue, and nothing else."""
     with recorded("set", f"queue {name}") as jobs:
         new = _is_new(jobs, "queue", name)
         jobs.queues[name].set(rate=rate_of(rate, burst), **options)
@@ -171,15 +177,16 @@ def set_queue(
 
 
 @queues.command(
-    "remove", epilog="\b\nExamples:\n  litejobs --db app.db queues remove mial"
+    "remove",
+    epilog="\b\nExamples:\n  litejobs --db app.db queues remove mial",
+    help="""Remove a queue that has no jobs, not even some that have ended.
+
+    Nor may a task or a schedule name it, or a tier be its own.
+    """,
 )
 @click.argument("name", metavar="QUEUE", type=QUEUE)
 @printing.json_option
 def remove_queue(*, name: str, as_json: bool) -> None:
-    """Remove a queue that has no jobs, not even some that have ended.
-
-    Nor may a task or a schedule name it, or a tier be its own.
-    """
     from litejobs.errors import Refused
 
     with recorded("remove", f"queue {name}") as jobs:
@@ -211,17 +218,21 @@ def _queue_line(row: Row) -> dict[str, object]:
 # Keys ---------------------------------------------------------------------------------
 
 
-@_group("keys", "", " set host:example.com --max-running 2")
+@_group(
+    "keys",
+    """List the concurrency keys and the limits set by hand, or set one.
+
+    Where there is a dash, the task of the job says how many. The exit code is 1 if
+    there is none.
+    """,
+    "",
+    " set host:example.com --max-running 2",
+)
 @_LIMIT
 @_AFTER
 @printing.json_option
 @click.pass_context
 def keys(context: click.Context, /, *, limit: int, after: str, as_json: bool) -> None:
-    """List the concurrency keys and the limits set by hand, or set one.
-
-    Where there is a dash, the task of the job says how many. The exit code is 1 if
-    there is none.
-    """
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_keys", after=after, limit=limit)
@@ -234,6 +245,7 @@ def keys(context: click.Context, /, *, limit: int, after: str, as_json: bool) ->
 Examples:
   litejobs --db app.db keys set host:example.com --max-running 2 --rate 5/s
   litejobs --db app.db keys set host:example.com --max-running none""",
+    help="Limit the jobs of a key, whatever their tasks say.",
 )
 @click.argument("name", metavar="KEY", type=KEY)
 @_MAX_RUNNING
@@ -243,7 +255,6 @@ Examples:
 def set_key(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Limit the jobs of a key, whatever their tasks say."""
     with recorded("set", f"key {name}") as jobs:
         new = _is_new(jobs, "key", name)
         jobs.keys[name].set(rate=rate_of(rate, burst), **options)
@@ -253,12 +264,13 @@ def set_key(
 
 
 @keys.command(
-    "remove", epilog="\b\nExamples:\n  litejobs --db app.db keys remove host:a"
+    "remove",
+    epilog="\b\nExamples:\n  litejobs --db app.db keys remove host:a",
+    help="Forget what was set by hand for a key: the tasks of its jobs say how many.",
 )
 @click.argument("name", metavar="KEY", type=KEY)
 @printing.json_option
 def remove_key(*, name: str, as_json: bool) -> None:
-    """Forget what was set by hand for a key: the tasks of its jobs say how many."""
     with recorded("remove", f"key {name}") as jobs:
         [row] = rows_of(stored(jobs), "read_key", name=name)
         if not jobs.keys[name].remove():
@@ -281,7 +293,16 @@ def _key_line(row: Row) -> dict[str, object]:
 # Circuits -----------------------------------------------------------------------------
 
 
-@_group("circuits", "", " reset host:example.com", " open host:example.com --for 2h")
+@_group(
+    "circuits",
+    """List the circuits and how they stand, or reset or open one.
+
+    The exit code is 1 if there is none.
+    """,
+    "",
+    " reset host:example.com",
+    " open host:example.com --for 2h",
+)
 @_LIMIT
 @_AFTER
 @printing.json_option
@@ -289,10 +310,6 @@ def _key_line(row: Row) -> dict[str, object]:
 def circuits(
     context: click.Context, /, *, limit: int, after: str, as_json: bool
 ) -> None:
-    """List the circuits and how they stand, or reset or open one.
-
-    The exit code is 1 if there is none.
-    """
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_circuits", after=after, limit=limit)
@@ -302,12 +319,12 @@ def circuits(
 
 
 @circuits.command(
-    epilog="\b\nExamples:\n  litejobs --db app.db circuits reset host:example.com"
+    epilog="\b\nExamples:\n  litejobs --db app.db circuits reset host:example.com",
+    help="Close a circuit, and forget its failures.",
 )
 @click.argument("name", metavar="CIRCUIT", type=CIRCUIT)
 @printing.json_option
 def reset(*, name: str, as_json: bool) -> None:
-    """Close a circuit, and forget its failures."""
     with recorded("reset", f"circuit {name}") as jobs:
         refused = not jobs.circuits[name].reset()
         [row] = rows_of(stored(jobs), "read_circuit", name=name)
@@ -323,6 +340,7 @@ def reset(*, name: str, as_json: bool) -> None:
 Examples:
   litejobs --db app.db circuits open host:example.com
   litejobs --db app.db circuits open host:example.com --for 2h""",
+    help="Start no further job of a circuit; those that run go on.",
 )
 @click.argument("name", metavar="CIRCUIT", type=CIRCUIT)
 @click.option(
@@ -330,7 +348,6 @@ Examples:
 )
 @printing.json_option
 def isolate(*, name: str, duration: Any, as_json: bool) -> None:
-    """Start no further job of a circuit; those that run go on."""
     with recorded("open", f"circuit {name}") as jobs:
         new = _is_new(jobs, "circuit", name)
         jobs.circuits[name].isolate(duration)
@@ -360,14 +377,19 @@ def _circuit_line(now: dt.datetime, row: Row) -> dict[str, object]:
 # Facts --------------------------------------------------------------------------------
 
 
-@_group("facts", "", " set online false", " remove online")
-@printing.json_option
-@click.pass_context
-def facts(context: click.Context, /, *, as_json: bool) -> None:
+@_group(
+    "facts",
     """List what is so at the moment, or set it.
 
     The exit code is 1 if there is none.
-    """
+    """,
+    "",
+    " set online false",
+    " remove online",
+)
+@printing.json_option
+@click.pass_context
+def facts(context: click.Context, /, *, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_facts")
@@ -375,13 +397,14 @@ def facts(context: click.Context, /, *, as_json: bool) -> None:
 
 
 @facts.command(
-    "set", epilog="\b\nExamples:\n  litejobs --db app.db facts set online false"
+    "set",
+    epilog="\b\nExamples:\n  litejobs --db app.db facts set online false",
+    help="Say that it is so, or that it is not.",
 )
 @click.argument("name", metavar="FACT", type=FACT)
 @click.argument("value", metavar="true|false", type=click.BOOL)
 @printing.json_option
 def set_fact(*, name: str, value: bool, as_json: bool) -> None:
-    """Say that it is so, or that it is not."""
     with recorded("set", f"fact {name} to {value}") as jobs:
         new = _is_new(jobs, "fact", name)
         jobs.facts[name] = value
@@ -391,11 +414,11 @@ def set_fact(*, name: str, value: bool, as_json: bool) -> None:
 
 @facts.command(
     epilog="\b\nExamples:\n  litejobs --db app.db facts remove online",
+    help="Forget a fact: it is not so any more.",
 )
 @click.argument("name", metavar="FACT", type=FACT)
 @printing.json_option
 def remove(*, name: str, as_json: bool) -> None:
-    """Forget a fact: it is not so any more."""
     with recorded("remove", f"fact {name}") as jobs:
         value = jobs.facts.pop(name, None)
     if value is None:
@@ -412,15 +435,19 @@ _TIERS = (
 )
 
 
-@_group("tiers", "", *_TIERS)
-@printing.json_option
-@click.pass_context
-def tiers(context: click.Context, /, *, as_json: bool) -> None:
+@_group(
+    "tiers",
     """List the priorities that start only once in a while, or set one.
 
     A tier ends where the next one begins. WAITING is what is in line in it. The exit
     code is 1 if there is none.
-    """
+    """,
+    "",
+    *_TIERS,
+)
+@printing.json_option
+@click.pass_context
+def tiers(context: click.Context, /, *, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "look_tiers")
@@ -436,6 +463,11 @@ Examples:
   litejobs --db app.db tiers set --min-priority -100 --every 30s --at-most 10
   litejobs --db app.db tiers set --min-priority 0 --every 1ms
   litejobs --db app.db tiers set --min-priority -9 --every 1h --queue bulk""",
+    help="""Let jobs from a priority on start only every so often.
+
+    That is up to the next tier: with one below 0 alone, jobs of priority 0 wait as
+    well. One from 0 on, every 1ms, lets those start at any time.
+    """,
 )
 @_MIN_PRIORITY
 @click.option("--every", type=Duration(), required=True, help="How often, as 30s.")
@@ -443,11 +475,6 @@ Examples:
 @_QUEUE_OF_TIER
 @printing.json_option
 def set_tier(*, as_json: bool, **options: Any) -> None:
-    """Let jobs from a priority on start only every so often.
-
-    That is up to the next tier: with one below 0 alone, jobs of priority 0 wait as
-    well. One from 0 on, every 1ms, lets those start at any time.
-    """
     with recorded("set", _tier_text(options)) as jobs:
         jobs.tiers.set(**options)
     # Counting may take a while: others are not to wait for it.
@@ -467,12 +494,12 @@ def set_tier(*, as_json: bool, **options: Any) -> None:
 @tiers.command(
     "remove",
     epilog="\b\nExamples:\n  litejobs --db app.db tiers remove --min-priority -100",
+    help="Let these jobs start at any time again.",
 )
 @_MIN_PRIORITY
 @_QUEUE_OF_TIER
 @printing.json_option
 def remove_tier(*, as_json: bool, **options: Any) -> None:
-    """Let these jobs start at any time again."""
     with recorded("remove", _tier_text(options)) as jobs:
         try:
             jobs.tiers.remove(**options)

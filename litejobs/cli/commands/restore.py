@@ -34,16 +34,8 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   litejobs --db app.db restore app-backup.db
-  litejobs --db app.db restore /mnt/usb/app.db --yes"""
-)
-@click.argument("source", metavar="FILE", type=FileName())
-@click.option("--yes", is_flag=True, help="Do not ask first.")
-@printing.json_option
-@click.pass_context
-def restore(
-    context: click.Context, /, *, source: str, yes: bool, as_json: bool
-) -> None:
-    """Make the jobs file what FILE is, a copy that `backup` has made.
+  litejobs --db app.db restore /mnt/usb/app.db --yes""",
+    help="""Make the jobs file what FILE is, a copy that `backup` has made.
 
     The runner has to be stopped first; other processes may have the file open, and see
     the new content from then on. FILE is only read, and checked as a jobs file is that
@@ -52,7 +44,15 @@ def restore(
     happens, the file is as it was, or as FILE. Jobs that ran when FILE was made are
     taken for crashed, and run again. It also works where the jobs file is damaged, or
     not there.
-    """
+    """,
+)
+@click.argument("source", metavar="FILE", type=FileName())
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@printing.json_option
+@click.pass_context
+def restore(
+    context: click.Context, /, *, source: str, yes: bool, as_json: bool
+) -> None:
     if context.find_root().params["immutable"]:
         raise click.UsageError(
             "this command writes to the file; leave --immutable out", context

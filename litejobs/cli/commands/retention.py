@@ -39,18 +39,18 @@ Examples:
   litejobs --db app.db retention set completed 3d
   litejobs --db app.db retention set dead_lettered 90d --most 10000
   litejobs --db app.db retention set file 400MB""",
-)
-@printing.json_option
-@click.pass_context
-def retention(context: click.Context, /, *, as_json: bool) -> None:
-    """List how long what is kept that has ended, or set it.
+    help="""List how long what is kept that has ended, or set it.
 
     Of the rules that speak of a job the one that says most counts alone: that of its
     task and queue, of its task, of its queue, of all. The runner deletes when it has
     nothing else to do. By age it does so only after the clock has been steady for a
     day of running time, which litejobs doctor tells. The exit code is 1 if there is no
     rule.
-    """
+    """,
+)
+@printing.json_option
+@click.pass_context
+def retention(context: click.Context, /, *, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_retention")
@@ -68,6 +68,17 @@ Examples:
   litejobs --db app.db retention set dead_lettered none --most 10000
   litejobs --db app.db retention set attempt 100 --task poll
   litejobs --db app.db retention set file 400MB""",
+    help="""\
+    Keep what is of this kind so long, as 3d; 'none' is for ever, 0s not at all.
+
+    Of attempts, give a number: of a job that has not ended so many are kept, those that
+    ended last, and what its limits count stays. Of the file, give a size: while it uses
+    more, jobs are deleted that ended first, however short ago, but none that is kept
+    for ever.
+
+    It counts from a minute later, so that a slip can be taken back, by litejobs undo,
+    say, and stays whatever the code says.
+    """,
 )
 @_KIND
 @click.argument("age", metavar="AGE|NUMBER|SIZE")
@@ -90,16 +101,6 @@ def set_rule(
     as_json: bool,
     **of: str | None,
 ) -> None:
-    """Keep what is of this kind so long, as 3d; 'none' is for ever, 0s not at all.
-
-    Of attempts, give a number: of a job that has not ended so many are kept, those that
-    ended last, and what its limits count stays. Of the file, give a size: while it uses
-    more, jobs are deleted that ended first, however short ago, but none that is kept
-    for ever.
-
-    It counts from a minute later, so that a slip can be taken back, by litejobs undo,
-    say, and stays whatever the code says.
-    """
     given: Any = None if age == "none" else age
     if given is not None and kind != FILE:
         [option] = [each for each in context.command.params if each.name == "age"]
@@ -114,7 +115,12 @@ def set_rule(
 
 
 @retention.command(
-    epilog="\b\nExamples:\n  litejobs --db app.db retention reset completed"
+    epilog="\b\nExamples:\n  litejobs --db app.db retention reset completed",
+    help="""\
+    Forget what was set: what is said of more, or in a new file, counts again.
+
+    What the code says comes back when it starts next.
+    """,
 )
 @_KIND
 @_TASK
@@ -124,10 +130,6 @@ def set_rule(
 def reset(
     context: click.Context, /, *, kind: Any, as_json: bool, **of: str | None
 ) -> None:
-    """Forget what was set: what is said of more, or in a new file, counts again.
-
-    What the code says comes back when it starts next.
-    """
     named = _named(kind, of)
     with recorded("reset", f"retention of {named}") as jobs:
         try:

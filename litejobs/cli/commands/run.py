@@ -53,15 +53,15 @@ class QueueNames(_ParamType):
 @click.command(
     epilog="""\b
 Examples:
-  litejobs --db app.db init"""
-)
-@printing.json_option
-def init(*, as_json: bool) -> None:
-    """Create the jobs file, or bring an older one up to date.
+  litejobs --db app.db init""",
+    help="""Create the jobs file, or bring an older one up to date.
 
     A file that holds the tables of an application keeps them. Where another program
     has dropped all tables of litejobs, they are made again, without jobs.
-    """
+    """,
+)
+@printing.json_option
+def init(*, as_json: bool) -> None:
     from litejobs import LiteJobs
     from litejobs._storage import files, statements
 
@@ -125,7 +125,24 @@ Examples:
   litejobs run app:jobs --log-format json
   litejobs run app:jobs --standby
   litejobs run app:jobs --reload
-  litejobs --db app.db run app:jobs --until-empty"""
+  litejobs --db app.db run app:jobs --until-empty""",
+    help="""Run the jobs of an application until SIGTERM or Ctrl-C.
+
+    MODULE:OBJECT is where its LiteJobs object is; the module is looked for in the
+    current folder first. The file is the one that the object names; one that --db or
+    LITEJOBS_DB names has to be the same. On the first signal no further job is started
+    and those that run have the grace period; a second signal ends that. What has not
+    ended by then is run again later.
+
+    With --until-empty the exit code is 0 when nothing is due and nothing runs, also if
+    jobs have failed for good. Jobs that a rate or a tier holds back are waited for;
+    those that wait for their time, a retry, an open circuit or others are left. With
+    --reload the jobs run in a process of its own, which is stopped, with the grace
+    period, and started anew when a file of the application's changes.
+
+    The log goes to the error stream as text, unless the application has set up its
+    logging.
+    """,
 )
 @click.argument("target", metavar="MODULE:OBJECT")
 @click.option(
@@ -194,23 +211,6 @@ def run(
     reload: bool,
     log_format: str | None,
 ) -> None:
-    """Run the jobs of an application until SIGTERM or Ctrl-C.
-
-    MODULE:OBJECT is where its LiteJobs object is; the module is looked for in the
-    current folder first. The file is the one that the object names; one that --db or
-    LITEJOBS_DB names has to be the same. On the first signal no further job is started
-    and those that run have the grace period; a second signal ends that. What has not
-    ended by then is run again later.
-
-    With --until-empty the exit code is 0 when nothing is due and nothing runs, also if
-    jobs have failed for good. Jobs that a rate or a tier holds back are waited for;
-    those that wait for their time, a retry, an open circuit or others are left. With
-    --reload the jobs run in a process of its own, which is stopped, with the grace
-    period, and started anew when a file of the application's changes.
-
-    The log goes to the error stream as text, unless the application has set up its
-    logging.
-    """
     from litejobs._process import log as _log
     from litejobs._process import reloader
     from litejobs.cli.output.log_format import show_log

@@ -171,14 +171,14 @@ Examples:
   litejobs --db app.db schedules
   litejobs --db app.db schedules next
   litejobs --db app.db schedules add report send --cron '0 9 * * MON-FRI'""",
+    help="""List the schedules and how they stand, or steer one.
+
+    The exit code is 1 if there is none.
+    """,
 )
 @printing.json_option
 @click.pass_context
 def schedules(context: click.Context, /, *, as_json: bool) -> None:
-    """List the schedules and how they stand, or steer one.
-
-    The exit code is 1 if there is none.
-    """
     if context.invoked_subcommand is None:
         _list(context, as_json=as_json)
 
@@ -189,14 +189,14 @@ def schedules(context: click.Context, /, *, as_json: bool) -> None:
 Examples:
   litejobs --db app.db schedules list
   litejobs --db app.db schedules list --json""",
+    help="""List the schedules and how they stand, as without a command.
+
+    The exit code is 1 if there is none.
+    """,
 )
 @printing.json_option
 @click.pass_context
 def list_schedules(context: click.Context, /, *, as_json: bool) -> None:
-    """List the schedules and how they stand, as without a command.
-
-    The exit code is 1 if there is none.
-    """
     _list(context, as_json=as_json)
 
 
@@ -216,13 +216,13 @@ def _list(context: click.Context, *, as_json: bool) -> None:
     epilog="""\b
 Examples:
   litejobs --db app.db schedules show report
-  litejobs --db app.db schedules show report --limit 100 --json"""
+  litejobs --db app.db schedules show report --limit 100 --json""",
+    help="Show all of a schedule, its next times, and what became of the latest.",
 )
 @click.argument("name", type=SCHEDULE)
 @_limit(20)
 @printing.json_option
 def show(*, name: str, limit: int, as_json: bool) -> None:
-    """Show all of a schedule, its next times, and what became of the latest."""
     with reading() as file, file.together():
         row = _row(file, name)
         [said] = _rows(file, "schedule_definition", name=name)
@@ -261,6 +261,11 @@ def show(*, name: str, limit: int, as_json: bool) -> None:
 Examples:
   litejobs --db app.db schedules next
   litejobs --db app.db schedules next --schedule report --limit 3 --json""",
+    help="""Show what will run by itself, the soonest first.
+
+    That is the next time of each schedule, and then more as far as they are planned.
+    The exit code is 1 if there is nothing.
+    """,
 )
 @_limit(10)
 @click.option(
@@ -271,11 +276,6 @@ Examples:
 def upcoming(
     context: click.Context, /, *, limit: int, name: str | None, as_json: bool
 ) -> None:
-    """Show what will run by itself, the soonest first.
-
-    That is the next time of each schedule, and then more as far as they are planned.
-    The exit code is 1 if there is nothing.
-    """
     nothing = "nothing is planned"
     with reading() as file:
         now = printing.at_ms(file.now_ms())
@@ -312,7 +312,13 @@ Examples:
   litejobs --db app.db schedules add report report --cron '0 9 * * MON-FRI' \\
       --timezone Europe/Berlin
   litejobs --db app.db schedules add probe-a probe '["a"]' --every 90s \\
-      --overlap skip --queue probes"""
+      --overlap skip --queue probes""",
+    help="""Let TASK run by itself: --cron or --every says when.
+
+    ARGS-JSON is an object of keywords or an array. A task that no runner has registered
+    is not refused: its jobs wait until one does. Options that are 'none' are as if they
+    had not been given.
+    """,
 )
 @click.argument("name", type=SCHEDULE)
 @click.argument("task", type=TASK)
@@ -321,12 +327,6 @@ Examples:
 def add(
     *, name: str, task: str, arguments: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Let TASK run by itself: --cron or --every says when.
-
-    ARGS-JSON is an object of keywords or an array. A task that no runner has registered
-    is not refused: its jobs wait until one does. Options that are 'none' are as if they
-    had not been given.
-    """
     said = _said(options) | _arguments(arguments)
     when = _when(options, None)
     if when is None:
@@ -346,6 +346,11 @@ Examples:
   litejobs --db app.db schedules set report --cron '30 7 * * *' --jitter 10m
   litejobs --db app.db schedules set report --timezone Asia/Tokyo --queue none
   litejobs --db app.db schedules set report --args '{"to": "ann@example.com"}'""",
+    help="""Change what is named of a schedule, and nothing else.
+
+    With 'none' an option is as if it had never been given. A schedule that the code
+    declares is from now on as it is here, whatever the code says.
+    """,
 )
 @click.argument("name", type=SCHEDULE)
 @click.option("--task", type=TASK, metavar="TASK", help="The task of its jobs.")
@@ -359,11 +364,6 @@ def change(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Change what is named of a schedule, and nothing else.
-
-    With 'none' an option is as if it had never been given. A schedule that the code
-    declares is from now on as it is here, whatever the code says.
-    """
     said = _said(options) | _arguments(arguments)
     if task is not None:
         said["task"] = task
@@ -382,16 +382,16 @@ def change(
 @schedules.command(
     epilog="""\b
 Examples:
-  litejobs --db app.db schedules pause report --reason 'moving house'"""
+  litejobs --db app.db schedules pause report --reason 'moving house'""",
+    help="""Run nothing of a schedule until it is resumed.
+
+    Its times are skipped meanwhile.
+    """,
 )
 @click.argument("name", type=SCHEDULE)
 @click.option("--reason", help="Why, for people.")
 @printing.json_option
 def pause(*, name: str, reason: str | None, as_json: bool) -> None:
-    """Run nothing of a schedule until it is resumed.
-
-    Its times are skipped meanwhile.
-    """
     with recorded("pause", f"schedule {name}") as jobs:
         jobs.schedules.pause(name, reason)
         row = _row(stored(jobs), name)
@@ -399,12 +399,12 @@ def pause(*, name: str, reason: str | None, as_json: bool) -> None:
 
 
 @schedules.command(
-    epilog="\b\nExamples:\n  litejobs --db app.db schedules resume report"
+    epilog="\b\nExamples:\n  litejobs --db app.db schedules resume report",
+    help="Let a paused schedule run again, from now on.",
 )
 @click.argument("name", type=SCHEDULE)
 @printing.json_option
 def resume(*, name: str, as_json: bool) -> None:
-    """Let a paused schedule run again, from now on."""
     with recorded("resume", f"schedule {name}") as jobs:
         jobs.schedules.resume(name)
         row = _row(stored(jobs), name)
@@ -412,16 +412,17 @@ def resume(*, name: str, as_json: bool) -> None:
 
 
 @schedules.command(
-    "run", epilog="\b\nExamples:\n  litejobs --db app.db schedules run report"
+    "run",
+    epilog="\b\nExamples:\n  litejobs --db app.db schedules run report",
+    help="""Put a job of a schedule in line now, and print it.
+
+    Those of its own times come as well. If an unfinished job has the schedule's unique
+    key, that one is printed.
+    """,
 )
 @click.argument("name", type=SCHEDULE)
 @printing.json_option
 def run_now(*, name: str, as_json: bool) -> None:
-    """Put a job of a schedule in line now, and print it.
-
-    Those of its own times come as well. If an unfinished job has the schedule's unique
-    key, that one is printed.
-    """
     with recorded("run", f"schedule {name}") as jobs:
         job = jobs.schedules.run_now(name).snapshot()
     if as_json:
@@ -434,7 +435,12 @@ def run_now(*, name: str, as_json: bool) -> None:
     epilog="""\b
 Examples:
   litejobs --db app.db schedules backfill report \\
-      --from 2026-01-05T00:00Z --to 2026-01-09T23:59Z --dry-run"""
+      --from 2026-01-05T00:00Z --to 2026-01-09T23:59Z --dry-run""",
+    help="""Put in line what a schedule did not do in the past.
+
+    The new jobs are printed, one for each of its times. If there are more than --limit,
+    none is made. The exit code is 1 if each has a job already.
+    """,
 )
 @click.argument("name", type=SCHEDULE)
 @click.option(
@@ -469,11 +475,6 @@ def backfill(
     as_json: bool,
     **span: Any,
 ) -> None:
-    """Put in line what a schedule did not do in the past.
-
-    The new jobs are printed, one for each of its times. If there are more than --limit,
-    none is made. The exit code is 1 if each has a job already.
-    """
     from litejobs._schedules.collection import missing
 
     with reading() as file, file.together():
@@ -541,12 +542,12 @@ def _nothing_missing(name: str) -> str:
 
 
 @schedules.command(
-    epilog="\b\nExamples:\n  litejobs --db app.db schedules remove report"
+    epilog="\b\nExamples:\n  litejobs --db app.db schedules remove report",
+    help="Remove a schedule; the jobs that it has made stay.",
 )
 @click.argument("name", type=SCHEDULE)
 @printing.json_option
 def remove(*, name: str, as_json: bool) -> None:
-    """Remove a schedule; the jobs that it has made stay."""
     with recorded("remove", f"schedule {name}") as jobs:
         row = _row(stored(jobs), name)
         jobs.schedules.remove(name)

@@ -37,7 +37,14 @@ Examples:
   litejobs --db app.db schema
   litejobs --db app.db schema --what views
   litejobs schema litejobs_block
-  litejobs schema | sqlite3 :memory:"""
+  litejobs schema | sqlite3 :memory:""",
+    help="""Print the SQL that the file is made of, or that of the object NAME.
+
+    Without --db it is what this litejobs makes in a new file. It can be read by any
+    SQLite; what the file says is printed whatever its version. Of each kind, what any
+    client may say or ask comes first; names with two underscores are litejobs' own. The
+    exit code is 1 if there is no such object.
+    """,
 )
 @click.argument("name", type=OBJECT, required=False)
 @click.option(
@@ -49,13 +56,6 @@ Examples:
 )
 @printing.json_option
 def schema(*, name: str | None, what: str, as_json: bool) -> None:
-    """Print the SQL that the file is made of, or that of the object NAME.
-
-    Without --db it is what this litejobs makes in a new file. It can be read by any
-    SQLite; what the file says is printed whatever its version. Of each kind, what any
-    client may say or ask comes first; names with two underscores are litejobs' own. The
-    exit code is 1 if there is no such object.
-    """
     from litejobs._storage.statements import is_internal
 
     if click.get_current_context().find_root().params["db"] is None:

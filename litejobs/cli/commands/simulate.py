@@ -66,7 +66,14 @@ Examples:
   litejobs --db app.db simulate --until tomorrow --without queue=mail --threads 2
   litejobs --db app.db simulate --assume fail --task-duration 5s
   litejobs --db app.db simulate --what-if patient.toml --plot week.svg
-  litejobs --db app.db simulate --what-if a.toml --what-if b.toml --json"""
+  litejobs --db app.db simulate --what-if a.toml --what-if b.toml --json""",
+    help="""Find out what will happen in the file, or would with other policies.
+
+    A copy of the file, with a clock of its own, goes from instant to instant; what
+    happens there is decided by the triggers that decide for the real jobs. The file is
+    not changed, and no task is run: how attempts end, and how long they take, is drawn
+    from what was recorded, or assumed. One seed always draws the same.
+    """,
 )
 @click.option(
     "--until",
@@ -150,13 +157,6 @@ def simulate(
     events: bool,
     as_json: bool,
 ) -> None:
-    """Find out what will happen in the file, or would with other policies.
-
-    A copy of the file, with a clock of its own, goes from instant to instant; what
-    happens there is decided by the triggers that decide for the real jobs. The file is
-    not changed, and no task is run: how attempts end, and how long they take, is drawn
-    from what was recorded, or assumed. One seed always draws the same.
-    """
     from litejobs._simulation import picture
     from litejobs._simulation.simulate import Question, WhatIf
     from litejobs.errors import ConfigurationError

@@ -46,11 +46,11 @@ Examples:
   litejobs --db app.db space
   litejobs --db app.db space set 500MB
   litejobs --db app.db space reset""",
+    help="See how much room the file takes, and how much it may take.",
 )
 @printing.json_option
 @click.pass_context
 def space(context: click.Context, /, *, as_json: bool) -> None:
-    """See how much room the file takes, and how much it may take."""
     if context.invoked_subcommand is None:
         with reading() as file:
             _show(file, as_json=as_json)
@@ -62,6 +62,12 @@ def space(context: click.Context, /, *, as_json: bool) -> None:
 Examples:
   litejobs --db app.db space set 500MB
   litejobs --db app.db space set none""",
+    help="""\
+    Let the file take no new job once it uses so much, as 500MB; 'none' for no limit.
+
+    What goes on goes on: retries, chains, what is steered or deleted. It stays whatever
+    max_size the code says.
+    """,
 )
 @click.argument("size", metavar="SIZE", type=Setting(Size()))
 @click.option(
@@ -71,11 +77,6 @@ Examples:
 )
 @printing.json_option
 def set_size(*, size: int | None, shared: bool, as_json: bool) -> None:
-    """Let the file take no new job once it uses so much, as 500MB; 'none' for no limit.
-
-    What goes on goes on: retries, chains, what is steered or deleted. It stays whatever
-    max_size the code says.
-    """
     from litejobs._storage.room import limit_size
 
     with recorded("set", "max_size", undoable=False) as jobs:
@@ -85,10 +86,12 @@ def set_size(*, size: int | None, shared: bool, as_json: bool) -> None:
         _show(file, as_json=as_json)
 
 
-@space.command(epilog="\b\nExamples:\n  litejobs --db app.db space reset --json")
+@space.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db space reset --json",
+    help="Forget what was set; what the code says comes back when it starts next.",
+)
 @printing.json_option
 def reset(*, as_json: bool) -> None:
-    """Forget what was set; what the code says comes back when it starts next."""
     with recorded("reset", "max_size", undoable=False) as jobs:
         if not stored(jobs).change("forget_limit", {}):
             raise Failure("no max_size was set; nothing was changed")

@@ -59,7 +59,13 @@ PLAIN_BARS = "_.:-=+*#"
 Examples:
   litejobs --db app.db stats
   litejobs --db app.db stats --queue mail --since 15m
-  litejobs --db app.db stats --task send --since 24h --json"""
+  litejobs --db app.db stats --task send --since 24h --json""",
+    help="""Count jobs and attempts, by queue and by task.
+
+    Jobs are counted by their state; attempts by how they ended, in all and per minute,
+    with the times within which 50 and 95 of 100 had ended, and those that failed by
+    their errors. The exit code is 1 if there is no job.
+    """,
 )
 @click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
 @click.option("--task", type=TASK, help="Only jobs of this task.")
@@ -75,12 +81,6 @@ Examples:
 def stats(
     context: click.Context, /, *, since: tuple[bool, int], as_json: bool, **which: Any
 ) -> None:
-    """Count jobs and attempts, by queue and by task.
-
-    Jobs are counted by their state; attempts by how they ended, in all and per minute,
-    with the times within which 50 and 95 of 100 had ended, and those that failed by
-    their errors. The exit code is 1 if there is no job.
-    """
     with reading() as file:
         found = _stats(file, since, which)
     nothing = not found["queues"]

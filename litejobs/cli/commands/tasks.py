@@ -49,7 +49,15 @@ _KINDS = ("started", "completed", "failed")
 Examples:
   litejobs --db app.db tasks
   litejobs --db app.db tasks send
-  litejobs --db app.db tasks --since 24h --json"""
+  litejobs --db app.db tasks --since 24h --json""",
+    help="""\
+    List the tasks that programs have registered, or that jobs name; or show one.
+
+    RUNNER says whether the living runner has it in its code. WAITING is in line, LATER
+    waits for its time or for others, RUNNING runs, RETRIES have failed and are tried
+    again; DONE and FAILED are attempts that ended lately (--since). What is not said by
+    its OPTIONS is as by default. The exit code is 1 if there is none.
+    """,
 )
 @click.argument("name", metavar="[TASK]", type=TASK, required=False)
 @click.option(
@@ -81,13 +89,6 @@ def tasks(
     after: str,
     as_json: bool,
 ) -> None:
-    """List the tasks that programs have registered, or that jobs name; or show one.
-
-    RUNNER says whether the living runner has it in its code. WAITING is in line, LATER
-    waits for its time or for others, RUNNING runs, RETRIES have failed and are tried
-    again; DONE and FAILED are attempts that ended lately (--since). What is not said by
-    its OPTIONS is as by default. The exit code is 1 if there is none.
-    """
     with reading() as file:
         rows = file.rows("look_tasks", task=name, after=after, limit=limit)
         if name is not None and not rows:

@@ -43,7 +43,20 @@ Examples:
   litejobs --db app.db undo
   litejobs --db app.db undo --list
   litejobs --db app.db undo 7 --dry-run
-  litejobs --db app.db undo 7"""
+  litejobs --db app.db undo 7""",
+    help="""\
+    Take back the last thing that a command did, or the OPERATION of this number.
+
+    What it changed is again as it was: settings, schedules, jobs that were cancelled,
+    requeued or run now; a job that it asked for is cancelled. All of an operation or
+    nothing: if something has moved on since (a job was started, a setting changed
+    again), that is said, and the exit code is 1. An undo is not undone itself.
+
+    A command that changed many jobs did several operations, and all of them are taken
+    back, the last one first. Those that are refused are left, and it is said why; the
+    others are taken back, and the exit code is 1. The same again tries those that are
+    left.
+    """,
 )
 @click.argument(
     "operation_id", metavar="[OPERATION]", type=OPERATION_ID, required=False
@@ -69,18 +82,6 @@ def undo(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Take back the last thing that a command did, or the OPERATION of this number.
-
-    What it changed is again as it was: settings, schedules, jobs that were cancelled,
-    requeued or run now; a job that it asked for is cancelled. All of an operation or
-    nothing: if something has moved on since (a job was started, a setting changed
-    again), that is said, and the exit code is 1. An undo is not undone itself.
-
-    A command that changed many jobs did several operations, and all of them are taken
-    back, the last one first. Those that are refused are left, and it is said why; the
-    others are taken back, and the exit code is 1. The same again tries those that are
-    left.
-    """
     if listing and (operation_id is not None or dry_run):
         raise click.UsageError(
             "--list shows all operations; leave OPERATION and --dry-run out"

@@ -61,7 +61,14 @@ WRITING = "the change before is still being written; try again"
 Examples:
   litejobs --db app.db watch
   litejobs --db app.db watch --interval 5s
-  litejobs --db app.db watch --once --json"""
+  litejobs --db app.db watch --once --json""",
+    help="""\
+    Watch queues, running jobs, failures and schedules on a live screen, and steer.
+
+    Keys: tab and arrows choose a line, enter shows all about a job, p pauses or resumes
+    a queue, n runs a job now, r requeues it, c cancels it, w shows what all that waits
+    is waiting for, u undoes the last operation, ? shows all keys, q quits.
+    """,
 )
 @click.option(
     "--interval",
@@ -76,12 +83,6 @@ Examples:
 def watch(
     context: click.Context, /, *, interval: float, once: bool, as_json: bool
 ) -> None:
-    """Watch queues, running jobs, failures and schedules on a live screen, and steer.
-
-    Keys: tab and arrows choose a line, enter shows all about a job, p pauses or resumes
-    a queue, n runs a job now, r requeues it, c cancels it, w shows what all that waits
-    is waiting for, u undoes the last operation, ? shows all keys, q quits.
-    """
     if as_json and not once:
         raise click.UsageError("--json prints one look; give --once with it")
     if interval < SHORTEST:

@@ -16,9 +16,10 @@ select null as job, null as origin where 0;
 create view litejobs__wait_again_later as
 select null as job where 0;
 
--- The next so many of them do (litejobs_telling).
+-- The next so many of them do, whose number in litejobs_telling is above `since`, once
+-- those of this job are there, if one is named.
 create view litejobs__wait_again_more as
-select null as most, null as origin where 0;
+select null as most, null as origin, null as job, null as since where 0;
 
 -- What is waited for again is passed on one level further; level 0 is the only one.
 create view litejobs__wait_again_level as

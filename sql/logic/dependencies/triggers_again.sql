@@ -17,9 +17,11 @@ begin
     set state = 'sealed'
     where id = (select batch_id from litejobs_job where id = new.job)
     and state = 'failed';
-    insert into litejobs__wait_again_later (job) values (new.job);
-    insert into litejobs__wait_again_more (most, origin)
-    select most, new.origin from litejobs__notified_at_once;
+    insert into litejobs__wait_again_more (most, origin, job, since)
+    select
+        most, new.origin, new.job,
+        coalesce((select max(id) from litejobs_telling), 0)
+    from litejobs__notified_at_once;
 end;
 
 -- Who was cancelled because of this job, or of its batch, which goes on, hears of it in
@@ -46,15 +48,19 @@ begin
 end;
 
 -- The next so many wait again, unless what they would wait for has failed since, with
--- what it waits for itself: the last who was put back comes first, so that what
--- follows from it follows with it if it is little. Level by level it is passed on, as
--- the news of an end are. There are at most as many levels as jobs for which others
--- wait, and two. If more are reached than wait again at once, there is one level,
--- numbered 0, and the others are left to ticks.
+-- what it waits for itself. With a job that is put back only those of that job do:
+-- those of earlier ones are left to ticks, as an operation does not change them. The
+-- last who was put back comes first, so that what follows from it follows with it if it
+-- is little. Level by level it is passed on, as the news of an end are. There are at
+-- most as many levels as jobs for which others wait, and two. If more are reached than
+-- wait again at once, there is one level, numbered 0, and the others are left to ticks.
 create trigger litejobs__wait_again_more_passes_on
 instead of insert on litejobs__wait_again_more
-when exists (select 1 from litejobs_telling where parent_state = 'again')
+when new.job is not null
+or exists (select 1 from litejobs_telling where parent_state = 'again')
 begin
+    insert into litejobs__wait_again_later (job)
+    select new.job where new.job is not null;
     delete from litejobs_telling
     where parent_state = 'again'
     and (
@@ -76,7 +82,7 @@ begin
         cross join litejobs__forgettable as child
             on child.parent_id = telling.parent_id
             and child.id > telling.told_id and child.id <= telling.last_id
-        where telling.parent_state = 'again'
+        where telling.parent_state = 'again' and telling.id > new.since
         order by telling.id desc, child.id
         limit new.most
     );
@@ -88,7 +94,7 @@ begin
         cross join litejobs__forgettable as child
             on child.batch_id = telling.batch_id
             and child.id > telling.told_id and child.id <= telling.last_id
-        where telling.parent_state = 'again'
+        where telling.parent_state = 'again' and telling.id > new.since
         order by telling.id desc, child.id
         limit max(
             0,

@@ -364,7 +364,7 @@ create trigger litejobs__notify_more_notifies_them
 instead of insert on litejobs__notify_more
 when exists (select 1 from litejobs_telling)
 begin
-    insert into litejobs__wait_again_more (most) values (new.most);
+    insert into litejobs__wait_again_more (most, since) values (new.most, 0);
     update litejobs_dependency
     set
         parent_state = (
