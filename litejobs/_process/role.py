@@ -29,7 +29,8 @@ VARIABLE = "LITEJOBS_START"
 _SERVING = {"runserver", "runserver_plus", "testserver"}
 _RELOADED = ("RUN_MAIN", "WERKZEUG_RUN_MAIN")
 _MULTIPROCESSING = "multiprocessing.spawn"
-_SERVERS = {"uvicorn", "hypercorn"}  # their children serve, and they watch or count
+# Their children serve, and they watch or count.
+_SERVERS = {"uvicorn", "hypercorn", "watchfiles"}
 _SPAWN = {"_fixup_main_from_name", "_fixup_main_from_path"}
 
 FORK = "--multiprocessing-fork"

@@ -257,6 +257,15 @@ def tasks_stuck(waits: Sequence[StuckWait]) -> str:
     )
 
 
+def run_otherwise(tasks: Sequence[str]) -> str:
+    """Another object of this process runs these tasks with other functions."""
+    return (
+        "this object stands by, and another LiteJobs of this process runs other "
+        f"functions for its tasks {_few([_shown(each) for each in tasks])}: make one "
+        "for the file, or stop the other one"
+    )
+
+
 def executors_away(away: Mapping[str, int]) -> list[str]:
     """Some cannot be reached, since these instants, in milliseconds."""
     return [

@@ -31,13 +31,19 @@ class Origin:
 
     def replaces(self, before: Origin) -> bool:
         """Whether the same code has made this one for the same file, later."""
-        return self._is_of_same_file(before) and is_made_anew(
+        return self._may_replace(before) and is_made_anew(
             self._callers, before._callers, before._is_named
         )
 
-    def _is_of_same_file(self, before: Origin) -> bool:
+    def shares_file(self, other: Origin) -> bool:
+        """Whether both are on one file; each has one of its own in memory."""
+        if MEMORY in {self._path, other._path}:
+            return False
+        return os.path.realpath(self._path) == os.path.realpath(other._path)
+
+    def _may_replace(self, before: Origin) -> bool:
         if MEMORY not in {self._path, before._path}:
-            return os.path.realpath(self._path) == os.path.realpath(before._path)
+            return self.shares_file(before)
         # Each has a file of its own. The run of the code that has made the one before
         # is over: in another thread it may yet wait for its jobs.
         thread = before._thread

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from litejobs._definitions.checks import grace_seconds, is_whole, names_of_queues, shown
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from litejobs._runner.runner import Runner
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
+    from litejobs._tasks.task import Task
 
 WAIT_STEP = 0.1  # seconds between two looks for a signal
 OUTBOX_PAUSE = 1.0  # seconds until an outbox that fails is asked again for its rows
@@ -456,6 +458,8 @@ class RunnerService:
         if runner is not None:
             found = runner.health
         role = found["role"]
+        if role == "standby" and not found["problems"]:
+            found["problems"] = self._run_otherwise()
         own = runner.causes() if runner is not None and role == "runner" else None
         # One that cannot begin takes nobody's place.
         is_waiting = (
@@ -468,6 +472,22 @@ class RunnerService:
         except (OSError, ImportError) as error:
             # Not even a module can be read.
             return found | _unknown(error)
+
+    def _run_otherwise(self) -> list[str]:
+        """What is wrong where another object of the process runs other functions."""
+        tasks = self._registry.tasks
+        for each in living_services():
+            if each.runs_here() and each._origin.shares_file(self._origin):
+                others = each._registry.tasks
+                names = [
+                    name
+                    for name, task in tasks.items()
+                    if name in others and _code(task) != _code(others[name])
+                ]
+                from litejobs._runner.health import run_otherwise
+
+                return [run_otherwise(names)] if names else []
+        return []
 
     def state(self) -> State:
         """Return what the service manager is told: a standby is as well as a runner.
@@ -619,6 +639,18 @@ _WORDS = {
     "handed over": "leaving to a newer process",
     "stopped": "no longer running",
 }
+
+
+def _code(task: Task[Any, Any]) -> list[object]:
+    """What its functions do, wherever they stand."""
+    found: list[object] = []
+    for each in task.functions():
+        code = getattr(each, "__code__", None)
+        if isinstance(code, CodeType):
+            found.append((code.co_code, code.co_consts))
+        else:
+            found.append(each)
+    return found
 
 
 def _unknown(error: BaseException) -> dict[str, Any]:

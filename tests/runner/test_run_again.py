@@ -295,6 +295,22 @@ def test_objects_of_two_modules_and_of_two_threads_are_left_alone(
     assert roles == ["runner", "standby", "standby", "standby"]
 
 
+def test_standby_says_that_another_object_here_runs_other_functions(
+    programs: Programs,
+) -> None:
+    text = SOURCE.format(number=1)
+    programs.run(text, programs.names("first"), file="first.py")
+    alike = programs.run(text, programs.names("second"), file="second.py")["jobs"]
+    assert (role(alike), alike.health()["problems"]) == ("standby", [])
+    third = programs.run(
+        text.replace("return 1", "return 2", 1), programs.names("third"), file="3.py"
+    )
+    assert third["jobs"].health()["problems"] == [
+        "this object stands by, and another LiteJobs of this process runs other "
+        "functions for its tasks version: make one for the file, or stop the other one"
+    ]
+
+
 def test_other_file_is_another_matter(programs: Programs) -> None:
     text = "from litejobs import LiteJobs\njobs = LiteJobs(path)\njobs.start()"
     first = programs.run(text)["jobs"]
