@@ -115,6 +115,7 @@ def checked(
     _check_folder(folder, read_only=read_only)
     _check_file_system(folder, allow_network=allow_network)
     if not read_only:
+        _check_stays(real)
         create_private(real)
     _check_file(real, read_only=read_only)
     return real
@@ -219,6 +220,20 @@ def _check_folder(folder: str, *, read_only: bool) -> None:
             "the folder %s is writable by every user, who could replace the jobs"
             " file; take that right away (chmod o-w)",
             folder,
+        )
+
+
+def _check_stays(path: str) -> None:
+    """A program of one file unpacks itself for each run, and cleans up behind it."""
+    folder = getattr(sys, "_MEIPASS", None)
+    # PyInstaller's name for it; a program that is a folder has one of another name.
+    if folder is None or not os.path.basename(folder).startswith("_MEI"):
+        return
+    if path.startswith(os.path.realpath(folder) + os.sep):
+        raise FileRefused(
+            f"{path} is in the folder into which this program has unpacked itself, "
+            "which is deleted when it ends, with all jobs; keep the file with the "
+            "user's data, as in platformdirs.user_data_path(NAME)"
         )
 
 

@@ -54,7 +54,7 @@ def steps(command: list[str | Path], folder: Path, **env: str) -> list[str]:
         check=False,
         timeout=180,
     )
-    known = {"extra", *(line.split()[0] for line in ALL_WORKS)}
+    known = {"extra", "beside", *(line.split()[0] for line in ALL_WORKS)}
     found = [line for line in done.stdout.splitlines() if line.split()[0] in known]
     assert found, done.stderr
     return found

@@ -17,3 +17,5 @@ def test_a_single_file_of_pyinstaller_does_all_that_the_program_did(
     program = by_pyinstaller(tmp_path, "--onefile")
     found = steps([program], tmp_path / "run", PYTHONTZPATH="")
     assert found[: len(ALL_WORKS)] == ALL_WORKS
+    # Its own folder is gone after this.
+    assert found[-1] == "beside True"

@@ -361,6 +361,22 @@ def test_type_agrees_with_what_the_system_says(tmp_path: Path) -> None:
     assert files.filesystem_type(tmp_path)
 
 
+def test_where_a_frozen_program_cleans_up_no_file_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of one file unpacks itself there; one that is a folder stays in it."""
+    for name in ("_MEI4711", "_internal"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path / "_MEI4711"), raising=False)
+    beside = tmp_path / "_MEI4711" / ".." / "_MEI4711" / "jobs.db"
+    with pytest.raises(FileRefused, match=r"deleted when it ends.*user_data_path"):
+        LiteJobs(beside).open()
+    assert not beside.exists()
+    LiteJobs(tmp_path / "jobs.db").open().close()
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path / "_internal"))
+    LiteJobs(tmp_path / "_internal" / "jobs.db").open().close()
+
+
 @pytest.mark.parametrize(
     "kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "virtiofs", "afs"]
 )

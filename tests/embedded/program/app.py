@@ -9,8 +9,12 @@ import os
 import sys
 import time
 import zoneinfo
+from pathlib import Path
 
 import work
+
+from litejobs import LiteJobs
+from litejobs.errors import FileRefused
 
 
 def main() -> None:
@@ -39,6 +43,10 @@ def main() -> None:
     for name in ("inotify_simple", "tzdata"):
         if importlib.util.find_spec(name) is not None:
             print("extra", name)
+    try:
+        LiteJobs(Path(__file__).with_name("beside.db")).open().close()
+    except FileRefused as error:
+        print("beside", "deleted when it ends" in str(error))
     print("first job after", first, file=sys.stderr)
 
 
