@@ -46,7 +46,8 @@ def main() -> None:
     try:
         LiteJobs(Path(__file__).with_name("beside.db")).open().close()
     except FileRefused as error:
-        print("beside", "deleted when it ends" in str(error))
+        if "deleted when it ends" in str(error):
+            print("beside refused")
     print("first job after", first, file=sys.stderr)
 
 
