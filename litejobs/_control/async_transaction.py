@@ -20,6 +20,7 @@ from litejobs._process.aside import (
     to_the_end,
 )
 from litejobs._process.timing import TIMES
+from litejobs._process.unpatched import unpatched
 from litejobs._storage.writer_lock import current_owner
 from litejobs.errors import LiteJobsError
 
@@ -61,7 +62,7 @@ class AsyncTransaction:
     ) -> None:
         self._database_of = database
         self._opened = opened
-        self._line: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
+        self._line: queue.SimpleQueue[Work | bool] = unpatched(queue, "SimpleQueue")()
         self._tokens: tuple[Any, Any] | None = None
         # Why it was rolled back before the end of its block, if it was.
         self._lost = ""

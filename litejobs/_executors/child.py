@@ -23,6 +23,7 @@ from litejobs._executors.frames import write_all
 from litejobs._executors.starting import started
 from litejobs._process import remote_log
 from litejobs._process.clock import RealTime
+from litejobs._process.unpatched import unpatched
 
 EXIT_PATIENCE = 2.0  # for a process whose pipe is closed to end by itself
 LOOK_PAUSE = 500  # ms between two looks whether it lives, where nothing tells
@@ -69,7 +70,9 @@ class Child:
 
     def _watch(self) -> None:
         """Its end is seen where its pipe is held open by what it has forked, too."""
-        self._poll = select.poll()
+        # Not there where eventlet has taken it away.
+        has_poll = hasattr(select, "poll")
+        self._poll = unpatched(select, "poll")() if has_poll else _Poll()
         self._poll.register(self._from, select.POLLIN)
         opened = getattr(os, "pidfd_open", None)
         if opened is not None:
@@ -183,6 +186,20 @@ class Child:
     def memory(self) -> int | None:
         """Return how many bytes of memory it has now; None if that cannot be told."""
         return memory_of(self.pid)
+
+
+class _Poll:
+    """What is asked of `select.poll` here, by `select.select`."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+
+    def register(self, number: int, _: int) -> None:
+        self._numbers.append(number)
+
+    def poll(self, milliseconds: int) -> list[tuple[int, int]]:
+        ready, _, _ = select.select(self._numbers, [], [], milliseconds / 1000)
+        return [(number, select.POLLIN) for number in ready]
 
 
 if sys.platform == "win32":

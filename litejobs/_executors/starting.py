@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from litejobs._process import role
+from litejobs._process.unpatched import unpatched
 from litejobs.errors import ConfigurationError
 
 _LIKE_PYTHON = re.compile(r"(python|pypy|graalpy)(?!service)", re.IGNORECASE)
@@ -90,8 +91,9 @@ def _inherited(*descriptors: int) -> list[int]:
 
 
 def _process(command: list[str], inherited: list[int]) -> subprocess.Popen[bytes]:
+    popen: type[subprocess.Popen[bytes]] = unpatched(subprocess, "Popen")
     if sys.platform == "win32":
-        return subprocess.Popen(
+        return popen(
             command,
             stdin=subprocess.DEVNULL,
             startupinfo=subprocess.STARTUPINFO(
@@ -99,7 +101,7 @@ def _process(command: list[str], inherited: list[int]) -> subprocess.Popen[bytes
             ),
             creationflags=subprocess.CREATE_NEW_PROCESS_GROUP,
         )
-    return subprocess.Popen(
+    return popen(
         command,
         stdin=subprocess.DEVNULL,
         pass_fds=inherited,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from litejobs._process import fork_guard, log, within
 from litejobs._process.timing import TIMES
+from litejobs._process.unpatched import unpatched
 from litejobs.errors import LiteJobsError
 
 # Imported by those who use it: it is larger than all of litejobs.
@@ -43,7 +44,7 @@ class Threads:
     def after_fork(self) -> None:
         """In a child: neither the threads nor what they had to do is here."""
         self._lock = threading.Lock()
-        self._line: _Line = queue.SimpleQueue()
+        self._line: _Line = unpatched(queue, "SimpleQueue")()
         self._todo = 0  # in line, or being done
         self._count = 0
 
@@ -54,6 +55,9 @@ class Threads:
             RuntimeError: There is no thread, and none can be started.
         """
         with self._lock:
+            if not self._count:
+                # Threads and queues may have been replaced since the import.
+                self._line = unpatched(queue, "SimpleQueue")()
             if self._todo >= self._count and self._count < self._most:
                 thread = threading.Thread(
                     target=self._serve, args=(self._line,), name=NAME, daemon=True
@@ -74,7 +78,7 @@ class Threads:
         Else they end when there was nothing to do for a while.
         """
         with self._lock:
-            line, self._line = self._line, queue.SimpleQueue()
+            line, self._line = self._line, unpatched(queue, "SimpleQueue")()
             count, self._count = self._count, 0
         for _ in range(count):
             line.put(None)

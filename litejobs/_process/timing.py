@@ -32,6 +32,7 @@ class Times(Adjustable):
     last_patience = 6.0  # for the last transaction, longer than for a lock
     prefetch_patience = 0.1  # after which work not begun is given back
     cancel_patience = 1.0  # for a cancelled task, which is then interrupted
+    begin_patience = 10.0  # for threads to begin what they were handed
     stuck_patience = 1.0  # for an interrupted task, whose slot is then replaced
     end_patience = 0.5  # for an interrupted task in a process, which is then ended
     connect_patience = 5.0  # for one try to reach the scheduler of a cluster

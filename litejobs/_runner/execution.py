@@ -20,6 +20,7 @@ from litejobs._process.aside import call_in, settle
 from litejobs._process.clock import timer
 from litejobs._process.forked_child import parent_only
 from litejobs._process.killed import Killed
+from litejobs._process.unpatched import unpatched
 from litejobs._storage.store import Store
 from litejobs._tasks import current, outcome
 from litejobs._tasks.coroutines import EventLoopThread, Left
@@ -356,7 +357,7 @@ class Execution:
         __tracebackhide__ = True
         import asyncio
 
-        asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        asked: queue.SimpleQueue[Any] = unpatched(queue, "SimpleQueue")()
         left = Left()
 
         async def call() -> Any:

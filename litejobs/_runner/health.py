@@ -230,6 +230,12 @@ def too_many_stuck(blocked: Sequence[Assignment], threads: int) -> str:
     )
 
 
+THREADS_ASLEEP = (
+    "no thread begins the jobs that were claimed for it; a library that replaces the "
+    "threads or the queues of Python has to do that before anything else is imported"
+)
+
+
 def replaced_threads(stuck: Sequence[Assignment]) -> str:
     """Threads are stuck, and others have taken their places."""
     return (

@@ -6,6 +6,7 @@ task is next and that one is to end, and when the runner is gone.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import contextvars
 import json
@@ -79,8 +80,13 @@ class InProcess:
 
     def serve(self) -> None:
         """Run tasks until the other end of the pipe is closed."""
-        listener = threading.Thread(target=self._listen, daemon=True)
-        self._pool.serve_here(listener.start)
+
+        def listen() -> None:
+            # Not among those of `threading`: where the module of a task calls gevent's
+            # `patch_all()`, that changes what is locked only while there are no others.
+            _thread.start_new_thread(self._listen, ())
+
+        self._pool.serve_here(listen)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
         """Send a message to the runner; in a child that was forked nothing is sent."""

@@ -17,6 +17,7 @@ from litejobs._process import log
 from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
 from litejobs._process.interrupts import Worker, raise_in, worker_of
+from litejobs._process.unpatched import unpatched
 from litejobs.errors import ForkedProcess, TaskStopped
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class DaemonPool:
         self._spare = spare
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Work | None] = unpatched(queue, "SimpleQueue")()
         self._workers: list[Worker] = []
         self._started = 0
         self._closed = False
@@ -347,7 +348,8 @@ class DaemonPool:
                 self._queue.put(None)
 
     def _serve(self, worker: Worker, work: _Work | None = None) -> None:
-        worker_of[threading.get_ident()] = worker
+        number = threading.get_ident()  # gevent may replace that meanwhile
+        worker_of[number] = worker
         try:
             while work is not None or (
                 not (worker.replaced or worker.is_lent)
@@ -364,7 +366,7 @@ class DaemonPool:
                 _give_up(worker, work[0], error)
         finally:
             # First, because a new thread may be given the number of one that has ended.
-            del worker_of[threading.get_ident()]
+            del worker_of[number]
             with self._lock:
                 self._workers.remove(worker)
 

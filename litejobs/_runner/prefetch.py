@@ -18,10 +18,13 @@ class Prefetch:
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self.average = 1.0
+        self._unbegun_since: float | None = None
+        self._unbegun_for = 0.0
         self._caution = 0
 
     def note(self, ran: float) -> None:
         """In any thread: a task has run for so many seconds."""
+        self._unbegun_since = None
         # Read once: other threads write it, too, and of two readings the result could
         # be below 0, with which no job would be claimed any more.
         average = self.average
@@ -29,9 +32,20 @@ class Prefetch:
         weight = 0.5 if ran > average else 0.2
         self.average = average + (max(ran, BRIEFEST) - average) * weight
 
-    def forget(self) -> None:
-        """What runs now takes longer than what ran before."""
+    def forget(self, handed_at: float) -> None:
+        """What was handed out then was not begun: what runs takes longer than before.
+
+        Or the threads do not wake up.
+        """
         self.average = 1.0
+        if self._unbegun_since is None:
+            self._unbegun_since = handed_at
+        self._unbegun_for = handed_at - self._unbegun_since
+
+    @property
+    def unbegun_for(self) -> float:
+        """For how many seconds what was handed out was not begun, and none has run."""
+        return 0.0 if self._unbegun_since is None else self._unbegun_for
 
     def be_careful(self) -> None:
         """A process has died in the midst of what it ran."""

@@ -15,6 +15,7 @@ from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._runner.health import (
+    THREADS_ASLEEP,
     problems_around,
     runner_active,
     tasks_stuck,
@@ -415,6 +416,7 @@ class Runner(Turns):
             "loop_held_up": began > 0 and RealTime.monotonic() - began > TIMES.late,
             "threads_stuck": bool(self._signals.blocked()),
             "tasks_wait": bool(self._parents.stuck),
+            "threads_asleep": self._signals.are_asleep(),
             "threads_missing": self._pool.problem is not None,
             "disk_full": self._database.is_disk_full,
             "log_pinned": self._database.is_log_pinned,
@@ -436,6 +438,8 @@ class Runner(Turns):
         blocked = [assignment for _, assignment in self._signals.blocked()]
         if blocked:
             found.append(too_many_stuck(blocked, self._threads))
+        if self._signals.are_asleep():
+            found.append(THREADS_ASLEEP)
         return [each for each in found if each is not None]
 
     def _held_up(self) -> str | None:

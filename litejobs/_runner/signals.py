@@ -109,7 +109,7 @@ class Signals:
             ):
                 # What runs now takes longer than what ran before: claim less ahead,
                 # or the same jobs would be claimed and given back again and again.
-                self._prefetch.forget()
+                self._prefetch.forget(running.handed_at)
         elif not running.interrupted_at:
             if now - running.told_at >= TIMES.cancel_patience:
                 if running.end(running.interrupt, self._pool):
@@ -157,6 +157,17 @@ class Signals:
         if stuck != self._stuck:
             loop.record_stuck_threads(stuck)
             self._stuck = stuck
+
+    def are_asleep(self) -> bool:
+        """Whether for long no thread has begun what the threads were handed."""
+        waited = self._prefetch.unbegun_for
+        now = RealTime.monotonic()
+        for each in tuple(self._running.values()):
+            if each.is_waiting():
+                waited = max(waited, now - each.handed_at)
+            elif each.takes_thread and not each.item.was_cancelled:
+                return False
+        return waited >= TIMES.begin_patience
 
     def blocked(self) -> list[tuple[str, Assignment]]:
         """The threads that are stuck, and none could take their places."""

@@ -27,6 +27,7 @@ CAUSES = {
     "threads_stuck": "too many threads do not come back after their time limits",
     "tasks_wait": "its tasks wait for jobs that cannot begin before they end",
     "threads_missing": "threads to run jobs cannot be started",
+    "threads_asleep": "no thread begins the jobs that it has claimed",
     "not_stopping": "it does not stop, since its last transaction is not done",
     "interpreter_held": "for seconds it has run no Python: a library keeps the "
     "interpreter to itself, or the machine is overloaded",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs._process import fork_guard, log
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import TIMES
+from litejobs._process.unpatched import event_loop
 from litejobs.errors import RunnerActive
 
 # Imported by those who use it: most programs have no async task, and it is larger than
@@ -172,12 +173,11 @@ class EventLoopThread:
                 thread.join(CLOSE_PATIENCE)
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        import asyncio
 
         with self._lock:
             # A task may have closed what it needs.
             if self._loop is None or self._loop.is_closed():
-                loop = asyncio.new_event_loop()
+                loop = event_loop()
                 self._closing = closing = threading.Event()
                 thread = threading.Thread(
                     target=_serve,

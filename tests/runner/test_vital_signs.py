@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -352,6 +353,38 @@ def runner_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
             process.communicate(timeout=LONG)
         finally:
             process.kill()  # it may be suspended
+
+
+def test_threads_that_do_not_wake_up_are_seen_until_they_do(
+    file_jobs: LiteJobs,
+    observer: Observer,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a library has put queues in the place of Python's."""
+    awake = threading.Event()
+
+    class Deaf(queue.SimpleQueue):  # type: ignore[type-arg]
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            assert awake.wait(60)
+            return super().get(block, timeout)
+
+    monkeypatch.setattr(queue, "SimpleQueue", Deaf)
+
+    @file_jobs.task
+    def work() -> None: ...
+
+    times(begin_patience=0.3)
+    with file_jobs.running(threads=1) as runner:
+        work.enqueue()
+        eventually(lambda: observer.sees("threads_asleep"))
+        health = file_jobs.health()
+        assert not health["healthy"]
+        assert "no thread begins" in " ".join(health["problems"])
+        awake.set()
+        eventually(observer.sees_nothing)
+        assert runner.wait_idle(60)
+    assert file_jobs.counts() == {"completed": 1}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="as Linux shows processes")
