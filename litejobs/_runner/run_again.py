@@ -31,9 +31,10 @@ class Origin:
 
     def replaces(self, before: Origin) -> bool:
         """Whether the same code has made this one for the same file, later."""
-        return self._may_replace(before) and is_made_anew(
+        # In this order: where a path leads is asked of the system.
+        return is_made_anew(
             self._callers, before._callers, before._is_named
-        )
+        ) and self._may_replace(before)
 
     def shares_file(self, other: Origin) -> bool:
         """Whether both are on one file; each has one of its own in memory."""
