@@ -404,11 +404,18 @@ def _words(name: str) -> str:
     return name.removeprefix("litejobs_").replace("_", " ").strip()
 
 
+def _io_errors(*names: str) -> set[int]:
+    return {getattr(apsw, f"SQLITE_IOERR_{name}") for name in names}
+
+
 # Errors of the disk that no lack of room has brought about.
-_OF_READING = {
-    getattr(apsw, f"SQLITE_IOERR_{name}")
-    for name in ("READ", "SHORT_READ", "CORRUPTFS", "DATA", "FSTAT", "SEEK", "MMAP")
-}
+_OF_READING = _io_errors(
+    *("READ", "SHORT_READ", "CORRUPTFS", "DATA", "FSTAT", "SEEK", "MMAP", "ACCESS")
+)
+_OF_SHARING = _io_errors("SHMMAP", "SHMOPEN")
+_OF_LOCKING = _io_errors(
+    *("LOCK", "RDLOCK", "UNLOCK", "SHMLOCK", "BLOCKED", "CHECKRESERVEDLOCK")
+)
 
 
 def translated(error: apsw.Error) -> Exception:
@@ -459,8 +466,24 @@ def translated(error: apsw.Error) -> Exception:
     return error
 
 
-def _of_disk(error: apsw.Error, text: str) -> DatabaseFull:
-    if getattr(error, "extendedresult", None) in _OF_READING:
+def _of_disk(error: apsw.Error, text: str) -> LiteJobsError:
+    kind = getattr(error, "extendedresult", None)
+    if kind in _OF_SHARING:
+        return FileRefused(
+            f"the jobs file cannot be shared in memory where it lies ({text}): its "
+            "file system does not map files, as FUSE with direct I/O does not; put it "
+            "on a local disk"
+        )
+    if kind in _OF_LOCKING:
+        return FileRefused(
+            f"the jobs file cannot be locked where it lies ({text}); put it on a local "
+            "disk"
+        )
+    if kind == apsw.SQLITE_IOERR_NOMEM:
+        return LiteJobsError(
+            f"there was no memory left for the jobs file ({text}); nothing was stored"
+        )
+    if kind in _OF_READING:
         return DiskFailed(
             f"the disk of the jobs file fails: it could not be read ({text}); try "
             "again, and if that goes on, see the system's log and restore a backup"

@@ -18,6 +18,7 @@ import pytest
 
 import litejobs
 from litejobs import LiteJobs, TaskError, errors
+from litejobs.cli.file.reader import no_room
 from tests.rows import for_each
 
 ROOT = Path(__file__).parents[1]
@@ -194,3 +195,25 @@ def test_a_value_that_the_file_refuses_is_told_in_words() -> None:
                 with jobs.transaction() as db:
                     db.execute(statement)
             assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "words"),
+    [
+        ("WRITE FSYNC TRUNCATE SHMSIZE", errors.DatabaseFull, "is full or failing"),
+        ("READ FSTAT ACCESS", errors.DiskFailed, "could not be read"),
+        ("SHMMAP SHMOPEN", errors.FileRefused, "cannot be shared in memory where it"),
+        ("LOCK RDLOCK SHMLOCK", errors.FileRefused, "cannot be locked where it lies"),
+        ("NOMEM", errors.LiteJobsError, "no memory left"),
+    ],
+)
+def test_only_what_a_lack_of_room_may_bring_about_is_told_as_a_full_disk(
+    names: str, kind: type[Exception], words: str
+) -> None:
+    for name in names.split():
+        found = apsw.exception_for(getattr(apsw, f"SQLITE_IOERR_{name}"))
+        assert isinstance(found, apsw.Error)
+        told = errors.translated(found)
+        assert type(told) is kind
+        assert words in str(told)
+        assert type(no_room("a.db", found)) is kind

@@ -224,9 +224,12 @@ def room_to_look(path: str, *, immutable: bool) -> Iterator[None]:
 
 
 def no_room(path: str, error: apsw.Error) -> Exception:
-    """That the file cannot be looked at on a full disk, and what helps."""
-    from litejobs.errors import DatabaseFull
+    """That the file cannot be looked at on a full disk, or as it is said elsewhere."""
+    from litejobs.errors import DatabaseFull, DiskFailed, translated
 
+    told = translated(error)
+    if not isinstance(told, DatabaseFull) or isinstance(told, DiskFailed):
+        return told
     return DatabaseFull(
         f"{path} cannot be looked at: its disk is full or failing ({error}), and "
         "SQLite makes 32 KiB beside the file; make room there, or delete jobs with "
