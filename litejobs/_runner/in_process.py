@@ -39,12 +39,20 @@ def main(reader: int, writer: int, told: dict[str, Any]) -> None:
     for each in (reader, writer):
         os.set_inheritable(each, False)
     _end_with(told["parent"])
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Service managers tell it to all processes of a program. This one ends when its
+        # runner says so, which lets tasks end first. No SIG_IGN: what a task starts
+        # would have that, too.
+        signal.signal(number, _leave_it_to_the_runner)
     with role.importing("it is a process that runs tasks of another one"):
         process = InProcess(reader, writer)
         remote_log.set_levels(told["levels"])
         remote_log.send_by(lambda: process.log)
         process.serve()
+
+
+def _leave_it_to_the_runner(*_: object) -> None:
+    pass
 
 
 class _Apart(AttemptContext):

@@ -80,6 +80,15 @@ def hog() -> None:
 
 
 @jobs.task
+def told_to_end() -> str:
+    """Get the signals that service managers send to all processes of a program."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(os.getpid(), number)
+    program = "import signal; print(signal.getsignal(signal.SIGTERM).name)"
+    return subprocess.check_output([sys.executable, "-c", program], text=True).strip()
+
+
+@jobs.task
 def hang() -> None:
     """Listen to nothing: not to SIGTERM, nor to an exception, and with children."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

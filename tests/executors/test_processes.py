@@ -85,6 +85,14 @@ on_linux = pytest.mark.skipif(
 )
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals here")
+def test_signals_to_all_processes_of_the_program_are_for_its_runner(
+    make: Make,
+) -> None:
+    """As systemd and pm2 send them; and what a task starts has the usual handlers."""
+    assert result(make(Processes(1)), "told_to_end") == "SIG_DFL"
+
+
 def test_a_task_runs_in_another_process_as_it_would_here(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
