@@ -58,6 +58,32 @@ jobs.start(threads=4, grace=0.5)
 )
 
 
+ASGI = (
+    JOBS
+    + """
+
+running = jobs.arunning(threads=4, grace=0.5)
+
+
+async def app(scope, receive, send):
+    while scope["type"] == "lifespan":
+        kind = (await receive())["type"]
+        if kind == "lifespan.startup":
+            await running.__aenter__()
+        else:
+            await running.__aexit__(None, None, None)
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+    status, document = answer(
+        scope["method"], scope["path"], scope["query_string"].decode()
+    )
+    await send({"type": "http.response.start", "status": status, "headers": []})
+    await send({"type": "http.response.body", "body": json.dumps(document).encode()})
+"""
+)
+
+
 def server(
     folder: Path, program: str, packages: tuple[str, ...], *command: str, **env: str
 ) -> Server:
