@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from litejobs._process import uwsgi
 
 ROOT = Path(__file__).parents[2]
 BOUND = 240  # seconds for a program to start, run and end; it takes a few at most
@@ -795,3 +798,28 @@ def test_child_that_was_forked_in_c_leaves_to_its_parent_what_that_is_at(
         *("40 1", "1 0", "1 7", "1 1", "6 3", "ok", "atexit True"),
     ]
     assert done.stderr.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("set_at", ["never", "before", "later", "again"])
+def test_hook_of_uwsgi_calls_ours_and_that_of_others(
+    monkeypatch: pytest.MonkeyPatch, set_at: str
+) -> None:
+    """The name in its module is one for all; whoever sets it last has it."""
+    module = types.ModuleType("uwsgi")
+    monkeypatch.setitem(sys.modules, "uwsgi", module)
+    called: list[str] = []
+
+    def theirs() -> None:
+        called.append("theirs")
+
+    def ours() -> None:
+        called.append("ours")
+        raise LookupError
+
+    if set_at == "before":
+        module.post_fork_hook = theirs  # type: ignore[attr-defined]
+    uwsgi.when_worker_begins(ours)
+    for _ in range({"later": 1, "again": 2}.get(set_at, 0)):
+        module.post_fork_hook = theirs  # type: ignore[attr-defined]
+    vars(module)["post_fork_hook"]()  # as uWSGI looks it up
+    assert called == (["ours"] if set_at == "never" else ["ours", "theirs"])
