@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -146,13 +147,12 @@ LoadModule wsgi_module {modules}/mod_wsgi.so
 User www-data
 Group www-data
 WSGIDaemonProcess app processes=2 threads=4 python-home={home} home={folder}
-WSGIProcessGroup app
-WSGIApplicationGroup %{{GLOBAL}}
-WSGIScriptAlias / {folder}/served.py
+WSGIScriptAlias / {folder}/served.py {groups}
 <Directory {folder}>
 Require all granted
 </Directory>
 """
+GROUPS = "process-group=app application-group=%{GLOBAL}"
 MODULES = Path("/usr/lib/apache2/modules")
 
 
@@ -164,15 +164,21 @@ def test_mod_wsgi_runs_jobs_and_its_stop_is_no_crash() -> None:
     """Debian's, for Debian's Python; Apache serves as another user than root."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o777)
+        folder.chmod(0o755)
+        shutil.chown(folder, "www-data")
         KEPT.mkdir(exist_ok=True)
         KEPT.chmod(0o711)
         home = python_with(python="/usr/bin/python3").parents[1]
         (folder / "served.py").write_text(WSGI)
         command = ("/usr/sbin/apache2", "-f", f"{folder}/httpd.conf", "-DFOREGROUND")
         served = Server(folder, "served", *command)
-        places = {"folder": folder, "home": home, "modules": MODULES}
-        config = APACHE.format(port=served.port, **places)
+        config = APACHE.format(
+            folder=folder,
+            home=home,
+            port=served.port,
+            modules=MODULES,
+            groups=GROUPS,
+        )
         (folder / "httpd.conf").write_text(config)
         with served:
             serves_and_stops(served, standbys=1)
@@ -184,3 +190,4 @@ def test_the_docs_have_these_servers_and_lines() -> None:
     named = {each.partition("-")[0] for each in SERVERS} | {"uWSGI", "mod_wsgi"}
     assert {each.lower() for each in named} <= {each.lower() for each in rows}
     assert ON_TERM in text
+    assert GROUPS in text
