@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
+
+import pytest
 
 from tests.embedded.environments import python_with
 
@@ -30,6 +34,8 @@ def sources_in(folder: Path) -> Path:
 
 def by_pyinstaller(folder: Path, *options: str) -> Path:
     """The program, as PyInstaller freezes it with no option about litejobs."""
+    if sys.platform == "linux" and not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        pytest.skip("PyInstaller needs a Python with a shared library")
     python = python_with(
         "pyinstaller==6.22.3",
         "pyinstaller-hooks-contrib==2026.9",
