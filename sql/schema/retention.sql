@@ -91,31 +91,6 @@ create table litejobs_retaining (
     )
 ) strict;
 
--- Can the clock be believed? At `process_at` a `process` has said how long it had run,
--- by a clock that does not jump, which goes on from one process to the next until the
--- computer is started again, and showed `read_ms`; at `seen_at` somebody has made the
--- last step, maybe one who does not say that. Since the clock has last jumped, by
--- `step_ms` at `step_at`, when the log had come to `step_log_id`, `steady_ms` have
--- passed, of which a day is enough.
-create table litejobs_clock_watch (
-    id integer not null primary key,
-    seen_at integer,
-    process text,
-    process_at integer,
-    steady_ms integer not null default 0,
-    step_ms integer,
-    step_at integer,
-    step_log_id integer,
-    read_ms integer,
-    constraint litejobs_clock_watch_is_one_row check (id = 1),
-    constraint litejobs_clock_watch_instants_in_range check (
-        seen_at between 0 and 253402300799999
-        and process_at between 0 and 253402300799999
-    ),
-    constraint litejobs_clock_watch_steady_in_range
-        check (steady_ms between 0 and 86400000)
-) strict;
-
 -- A purge that goes on, so that its line is in the log however it ends: which jobs were
 -- meant, those in `states` that had ended at `before_at`, and how many `jobs` it has
 -- deleted so far. It ends when its row is deleted, by who began it, or at `until_at` by

@@ -1,4 +1,4 @@
--- What is said when a job has moved?
+-- What is said when a job has moved, or goes?
 
 -- This job has moved, or what is kept of its attempts has changed: what it was, and
 -- what it is. `by_hand` is 1 if a person has moved it, NULL if it has not moved;
@@ -18,6 +18,11 @@ create view litejobs__by_hand as
 select null as id, null as task, null as attempt_id, null as old_state,
     null as new_state, null as origin
 where 0;
+
+-- What needed this has gone: a lane, key, circuit, batch, operation, line of the log,
+-- or a specification.
+create view litejobs__leave as
+select null as kind, null as name where 0;
 
 -- A row comes with NULL for what has a default.
 create view litejobs__take_null as

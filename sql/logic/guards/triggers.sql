@@ -347,94 +347,6 @@ begin
     );
 end;
 
--- What is carried of attempts that go is what retention finds, and these are then not
--- among the newest.
-create trigger litejobs_carried_insert_guard
-before insert on litejobs_carried
-when not exists (
-    select 1 from litejobs__to_carry
-    where job_id = new.job_id and start_no = new.start_no and log_id = new.log_id
-)
-begin
-    select raise(
-        abort,
-        'immutable_attempt: older attempts of a job go by themselves; a row of litejobs_retention of the kind attempt says how many are kept'
-    );
-end;
-
--- Nor does it change otherwise.
-create trigger litejobs_carried_update_guard
-before update on litejobs_carried
-when new.job_id <> old.job_id or not exists (
-    select 1 from litejobs__to_carry
-    where job_id = new.job_id and start_no = new.start_no and log_id = new.log_id
-)
-begin
-    select raise(
-        abort,
-        'immutable_attempt: older attempts of a job go by themselves; a row of litejobs_retention of the kind attempt says how many are kept'
-    );
-end;
-
--- It goes with its job.
-create trigger litejobs_carried_delete_guard
-before delete on litejobs_carried
-when exists (select 1 from litejobs_job where id = old.job_id)
-begin
-    select raise(
-        abort,
-        'immutable_attempt: older attempts of a job go by themselves; a row of litejobs_retention of the kind attempt says how many are kept'
-    );
-end;
-
--- Only an open attempt has a place yet to be told, and it has one.
-create trigger litejobs_placement_insert_guard
-before insert on litejobs_placement
-when exists (
-    select 1 from litejobs_placement where attempt_id = new.attempt_id
-)
-or not exists (
-    select 1 from litejobs_attempt
-    where id = new.attempt_id and finished_at is null
-)
-begin
-    select raise(
-        abort,
-        'immutable_placement: an attempt is given one executor, when it is claimed'
-    );
-end;
-
--- Of an open attempt its worker is told; where a closed one ran never changes.
-create trigger litejobs_placement_update_guard
-before update on litejobs_placement
-when new.attempt_id <> old.attempt_id or new.executor <> old.executor
-or not exists (
-    select 1 from litejobs_attempt
-    where id = old.attempt_id and finished_at is null
-)
-begin
-    select raise(
-        abort,
-        'immutable_placement: an attempt keeps its executor; its worker is told while it runs'
-    );
-end;
-
--- It goes only together with its job.
-create trigger litejobs_placement_delete_guard
-before delete on litejobs_placement
-when exists (
-    select 1
-    from litejobs_attempt as attempt
-    cross join litejobs_job as job on job.id = attempt.job_id
-    where attempt.id = old.attempt_id
-)
-begin
-    select raise(
-        abort,
-        'immutable_placement: where an attempt ran is deleted only with its finished job'
-    );
-end;
-
 -- Only a finished job can be deleted, of whose end all know who waited for it: what was
 -- asked for is not lost by a slip.
 create trigger litejobs_job_delete_guard
@@ -542,6 +454,20 @@ begin
     set purged_failures = purged_failures + 1
     where id = old.batch_id and state <> 'succeeded' and old.state <> 'completed';
     update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
+end;
+
+-- It is noted once, and looked at by the next sweep.
+create trigger litejobs__leave_is_noted
+instead of insert on litejobs__leave
+when not exists (
+    select 1 from litejobs_leftover
+    where kind = new.kind and name = cast(new.name as text)
+)
+begin
+    insert into litejobs_leftover (kind, name, due_at)
+    values (
+        new.kind, cast(new.name as text), (select now from litejobs_clock)
+    );
 end;
 
 -- Of a completed job whose time with its unique key has not passed a small row is left,

@@ -51,18 +51,6 @@ begin
     );
 end;
 
--- Options that somebody has stay, and so do those that a task has said, since nobody
--- looks for their jobs.
-create trigger litejobs_spec_delete_guard
-before delete on litejobs_spec
-when old.text is not null
-and not exists (select 1 from litejobs__spare_spec where spec_id = old.id)
-begin
-    select raise(
-        abort, 'immutable_spec: these options are in use; delete what has them first'
-    );
-end;
-
 -- What words lead to is found once, and does not change. It is what they say over what
 -- was said before: else a row of another client would change what jobs are asked for.
 create trigger litejobs_wording_insert_guard
@@ -292,16 +280,6 @@ begin
     );
 end;
 
--- Without its row no pass would begin, and what has ended would stay for ever.
-create trigger litejobs_retaining_delete_guard
-before delete on litejobs_retaining
-begin
-    select raise(
-        abort,
-        'immutable_retaining: this row says how far a pass has come; leave it, and say in litejobs_retention what is kept for ever'
-    );
-end;
-
 -- Without its row no clock would be believed, and nothing would go by its age.
 create trigger litejobs_clock_watch_delete_guard
 before delete on litejobs_clock_watch
@@ -384,16 +362,7 @@ begin
     );
 end;
 
--- NULL is not said of an executor,
-create trigger litejobs_executor_insert_guard
-before insert on litejobs_executor
-when new.name is null or new.slots is null or new.runner_id is null
-or new.held is null or new.clean_up_ms is null
-begin
-    insert into litejobs__take_null (value) values (null);
-end;
-
--- of a breaker,
+-- NULL is not said of a breaker,
 create trigger litejobs_breaker_insert_guard
 before insert on litejobs_breaker
 when new.task is null or new.threshold is null or new.cooldown_ms is null
@@ -411,26 +380,10 @@ begin
     insert into litejobs__take_null (value) values (null);
 end;
 
--- of a task's old name,
+-- nor of a task's old name.
 create trigger litejobs_rename_insert_guard
 before insert on litejobs_rename
 when new.old_name is null or new.new_name is null
-begin
-    insert into litejobs__take_null (value) values (null);
-end;
-
--- of what an outbox has handed over,
-create trigger litejobs_outbox_delivery_insert_guard
-before insert on litejobs_outbox_delivery
-when new.key is null or new.job_id is null or new.delivered_at is null
-begin
-    insert into litejobs__take_null (value) values (null);
-end;
-
--- nor of a purge.
-create trigger litejobs_purge_insert_guard
-before insert on litejobs_purge
-when new.states is null or new.name is null or new.jobs is null
 begin
     insert into litejobs__take_null (value) values (null);
 end;

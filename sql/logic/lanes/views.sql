@@ -233,3 +233,42 @@ select
     end as circuit
 from litejobs_job as job
 left join litejobs_task as task on task.name = job.task;
+
+-- Lanes that exist because of a key, a circuit, facts or a signature that arguments did
+-- not fit, and have no job, not even one that has ended; a base lane once those below
+-- it have gone. `until_at` is when its key has used up nothing: with its lane a key
+-- would lose what it has used. A second later, since smaller steps of the clock are let
+-- be.
+create view litejobs__spare_lane as
+select
+    lane.id as lane_id,
+    coalesce((key.rate_next_us + 999) / 1000 + 1000, 0) as until_at
+from litejobs_lane as lane
+left join litejobs_key as key on key.key = lane.concurrency_key
+where (
+    lane.concurrency_key <> '' or lane.circuit <> '' or lane.requires <> ''
+    or lane.misfit <> ''
+)
+and not exists (
+    select 1 from litejobs_misfit as held
+    cross join litejobs_job as job on job.id = held.job_id
+    where held.signature = lane.misfit and job.lane_id = lane.id
+)
+and not exists (
+    select 1 from litejobs_job as job
+    where job.lane_id = lane.id
+    and (
+        job.concurrency_key is not null or job.circuit is not null
+        or job.requires is not null
+    )
+)
+and (
+    lane.base_id is not null
+    or not exists (
+        select 1 from litejobs_lane as below
+        where below.queue = lane.queue and below.task = lane.task
+        and below.requires = lane.requires and below.tier_id = lane.tier_id
+        and below.retries = lane.retries and below.misfit = lane.misfit
+        and below.base_id = lane.id
+    )
+);

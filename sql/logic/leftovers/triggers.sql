@@ -1,19 +1,5 @@
 -- What is forgotten after the last job that needed it?
 
--- It is noted once, and looked at by the next sweep.
-create trigger litejobs__leave_is_noted
-instead of insert on litejobs__leave
-when not exists (
-    select 1 from litejobs_leftover
-    where kind = new.kind and name = cast(new.name as text)
-)
-begin
-    insert into litejobs_leftover (kind, name, due_at)
-    values (
-        new.kind, cast(new.name as text), (select now from litejobs_clock)
-    );
-end;
-
 -- With a lane its key and its circuit may go, the base lane above it, and the lane that
 -- its jobs were in before or after their first attempt.
 create trigger litejobs_lane_delete_leaves
@@ -41,6 +27,18 @@ create trigger litejobs_spec_delete_takes_its_words
 after delete on litejobs_spec
 begin
     delete from litejobs_wording where spec_id = old.id or base_id = old.id;
+end;
+
+-- Options that somebody has stay, and so do those that a task has said, since nobody
+-- looks for their jobs.
+create trigger litejobs_spec_delete_guard
+before delete on litejobs_spec
+when old.text is not null
+and not exists (select 1 from litejobs__spare_spec where spec_id = old.id)
+begin
+    select raise(
+        abort, 'immutable_spec: these options are in use; delete what has them first'
+    );
 end;
 
 -- A job that says something else may have been the last that said this.

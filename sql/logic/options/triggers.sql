@@ -202,30 +202,6 @@ begin
     where name = new.name;
 end;
 
--- And those of a schedule.
-create trigger litejobs_schedule_update_finds_options
-before update of options on litejobs_schedule
-when new.options is not null
-begin
-    insert into litejobs__specify (base_id, said)
-    values (coalesce(new.spec_id, 0), new.options);
-end;
-
--- And taken over.
-create trigger litejobs_schedule_update_says_options
-after update of options on litejobs_schedule
-when new.options is not null
-begin
-    update litejobs_schedule
-    set
-        options = null,
-        spec_id = (
-            select spec_id from litejobs_wording
-            where base_id = coalesce(new.spec_id, 0) and said = new.options
-        )
-    where id = new.id;
-end;
-
 -- The waits of a rule. A snooze for no time would never end.
 create trigger litejobs_rule_insert_says_options
 after insert on litejobs_rule

@@ -478,3 +478,51 @@ and (
     and coalesce(watch.seen_at, 0) < now - 10000
     or pass.stage <> 'rest' and pass.began_at < now - 86400000
 );
+
+-- Which jobs may be deleted? Those that have ended, but none of whose end others are to
+-- hear, and none that belongs to something unfinished: a batch that is open, or for
+-- whose end a job has waited that has not ended; nor a job that such a one has waited
+-- for. `is_last` is 1 for the job of the last instant of a schedule, which goes by
+-- hand, and not because it is old: else nobody could look what became of it.
+create view litejobs__purgeable as
+select
+    job.id,
+    job.task,
+    job.queue,
+    job.state,
+    job.finished_at,
+    job.schedule_id is not null and exists (
+        select 1 from litejobs_schedule where id = job.schedule_id
+    ) and not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = job.schedule_id and at > job.occurrence_at
+        and is_range = 0 and state = 'fired'
+    ) as is_last
+from litejobs_job as job
+where (
+    job.state = 'completed' or job.state = 'dead_lettered' or job.state = 'cancelled'
+)
+and not exists (
+    select 1 from litejobs_telling where parent_id = job.id
+)
+and not exists (
+    select 1
+    from litejobs_dependency as dependency
+    cross join litejobs__unfinished as child on child.id = dependency.job_id
+    where dependency.parent_id = job.id and dependency.parent_id is not null
+)
+and not (
+    job.batch_id is not null and (
+        exists (
+            select 1 from litejobs_batch
+            where id = job.batch_id and (state = 'open' or state = 'sealed')
+        )
+        or exists (
+            select 1
+            from litejobs_dependency as dependency
+            cross join litejobs__unfinished as child on child.id = dependency.job_id
+            where dependency.batch_id = job.batch_id
+            and dependency.batch_id is not null
+        )
+    )
+);

@@ -541,3 +541,27 @@ begin
         new.said ->> '$.declared', new.origin
     where not exists (select 1 from litejobs_schedule where id = new.id);
 end;
+
+-- Options that a row says of a schedule are found, or made.
+create trigger litejobs_schedule_update_finds_options
+before update of options on litejobs_schedule
+when new.options is not null
+begin
+    insert into litejobs__specify (base_id, said)
+    values (coalesce(new.spec_id, 0), new.options);
+end;
+
+-- And taken over.
+create trigger litejobs_schedule_update_says_options
+after update of options on litejobs_schedule
+when new.options is not null
+begin
+    update litejobs_schedule
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where id = new.id;
+end;

@@ -142,18 +142,6 @@ begin
     order by id;
 end;
 
--- An attempt is out of time, and cleans up from now on.
-create trigger litejobs_placement_update_puts_deadline_off
-after update of is_late on litejobs_placement
-when new.is_late > old.is_late
-begin
-    update litejobs_attempt
-    set deadline_at = (select now from litejobs_clock) + coalesce(
-        (select clean_up_ms from litejobs_executor where name = new.executor), 0
-    )
-    where id = new.attempt_id and deadline_at is not null;
-end;
-
 -- Jobs whose time has come, or whose retry budget is over. Mostly there are none: that
 -- is looked at first.
 create trigger litejobs__go_on_moves_jobs
