@@ -168,6 +168,9 @@ SAME_MOMENT = {
     # A job with a unique key is replaced, or put off.
     ("litejobs__replace_changes_job", "litejobs__replace_puts_off"),
 }
+# What the core says, for wings to do what is theirs. None of them depends on what
+# another does; sql/test_gates.py tells its story for these, too.
+ANNOUNCED = {"litejobs__ticked"}
 # What follows a job and is kept elsewhere: the first job of its lane, in which lane it
 # is, whether others go on. Each of them reads the rows as they are, whoever was first;
 # sql/test_gates.py tells a story with all triggers made in one order and in the other.
@@ -375,7 +378,10 @@ def test_one_trigger_at_a_moment() -> None:
         columns = set(re.findall(r"\w+", found["columns"] or ""))
         moments[found["table"], found["event"], found["timing"]].append((name, columns))
     pairs = set()
-    for triggers in moments.values():
+    for (table, *_), triggers in moments.items():
+        if table in ANNOUNCED:
+            assert len(triggers) > 1, table
+            continue
         for (one, its), (other, theirs) in itertools.combinations(sorted(triggers), 2):
             if not its or not theirs or its & theirs:
                 pairs.add((one, other))

@@ -25,6 +25,7 @@ from tests.sql.fixture import (
     steps_of,
     trigger_sources,
 )
+from tests.sql.test_schedule import add, plan
 
 Pace = Callable[..., None]
 
@@ -1300,6 +1301,7 @@ def story(db: Sql) -> dict[str, list[tuple[Any, ...]]]:
     """What has become of jobs that were held back, changed, ended and requeued."""
     db.serve("a", concurrency_key="{k}", circuit="c", delay_ms=0, max_attempts=2)
     queue(db, retries="after_new", keys="round_robin")
+    add(db, SECOND, args=args(k="s"), overlap="queue")
     jobs = [db.enqueue(args=args(k=n % 3)) for n in range(12)]
     db.execute(
         "insert into litejobs_dependency (job_id, parent_id) values (?, ?), (?, ?)",
@@ -1308,7 +1310,8 @@ def story(db: Sql) -> dict[str, list[tuple[Any, ...]]]:
     for turn in range(6):
         for number, attempt in enumerate(db.claim(4)):
             db.settle(attempt, "ok" if (turn + number) % 3 else "error")
-        db.tick()
+        db.insert("litejobs_tick", runner=db.runner, bytes=1_000 + turn, free_bytes=0)
+        plan(db)
         change(db, "litejobs_job", "id", jobs[turn + 3], priority=turn % 2)
         if turn == 1:
             tier(db, 1, SECOND, at_most=1)
@@ -1316,14 +1319,23 @@ def story(db: Sql) -> dict[str, list[tuple[Any, ...]]]:
             db.execute(
                 "update litejobs_job set state = 'pending' where state glob 'd*'"
             )
+        if turn == 3:
+            db.wait(-HOUR)
+        if turn == 4:
+            ended = db.value("select min(id) from litejobs_job where state glob 'c*d'")
+            db.execute("delete from litejobs_job where id = ?", (ended,))
+            db.start_runner()
         change(db, "litejobs_job", "id", jobs[9], requires='["y", "x"]', priority=7)
         db.wait(SECOND)
     db.execute(
         "update litejobs_job set state = 'pending' "
         "where state in ('dead_lettered', 'cancelled', 'completed') and id % 2"
     )
-    named = ("job", "attempt", "dependency", "key", "circuit", "tier", "queue")
-    told = {each: db.content(f"litejobs_{each}", ("lane_id",)) for each in named}
+    named = ["job", "attempt", "dependency", "key", "circuit", "tier", "queue"]
+    named += ["schedule", "occurrence", "space", "runner"]
+    told = {
+        each: db.content(f"litejobs_{each}", ("lane_id", "token")) for each in named
+    }
     # Lanes are numbered in the order in which they are made.
     told["lane"] = db.execute(
         "select job.id, lane.queue, lane.requires, lane.tier_id, lane.retries, "
@@ -1353,6 +1365,8 @@ def test_the_order_in_which_triggers_were_made_makes_no_difference(
     assert told[0] == told[1]
     states = {row[2] for row in told[0]["job"]}
     assert states >= {"pending", "completed"}
+    assert told[0]["space"]
+    assert len(told[0]["occurrence"]) > 1
 
 
 # What is refused ----------------------------------------------------------------------

@@ -378,7 +378,7 @@ def test_the_tick_finds_what_is_due_by_its_index(idle: Sql) -> None:
 @for_each(
     "name",
     [
-        "litejobs__fire_due_fires",
+        "litejobs__ticked_fires",
         "litejobs__fire_decides",
         "litejobs__fire_all_fires",
         "litejobs__fire_too_late_counts_out",

@@ -41,10 +41,6 @@ select null as job, null as batch where 0;
 create view litejobs__notify_later as
 select null as level where 0;
 
--- The next so many are to hear of what they have waited for (litejobs_telling).
-create view litejobs__notify_more as
-select null as most where 0;
-
--- The same, for those that wait directly.
+-- Those that wait directly are to hear of what they have waited for.
 create view litejobs__notify_level as
 select null as level where 0;

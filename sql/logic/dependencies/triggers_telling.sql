@@ -360,11 +360,12 @@ end;
 -- The guard knows by litejobs_telling that they may be told what it says, also of a
 -- parent that runs again by now. Whose end is known to all is done, and so may its
 -- batch be.
-create trigger litejobs__notify_more_notifies_them
-instead of insert on litejobs__notify_more
-when exists (select 1 from litejobs_telling)
+create trigger litejobs__ticked_notifies_more
+instead of insert on litejobs__ticked
+when new.stage = 'ended' and exists (select 1 from litejobs_telling)
 begin
-    insert into litejobs__wait_again_more (most, since) values (new.most, 0);
+    insert into litejobs__wait_again_more (most, since)
+    select most, 0 from litejobs__notified_at_once;
     update litejobs_dependency
     set
         parent_state = (
@@ -382,7 +383,7 @@ begin
             and dependency.id > telling.told_id and dependency.id <= telling.last_id
         where dependency.parent_state is null
         order by telling.id, dependency.id
-        limit new.most
+        limit (select most from litejobs__notified_at_once)
     );
     update litejobs_job
     set (prev, prev_not_stored) = (
@@ -421,7 +422,7 @@ begin
         order by telling.id, dependency.id
         limit max(
             0,
-            new.most - (
+            (select most from litejobs__notified_at_once) - (
                 select count(*) from litejobs_dependency
                 where pending_level <> 0 and pending_level = 2
             )

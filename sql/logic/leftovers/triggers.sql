@@ -170,3 +170,11 @@ begin
         limit new.most
     );
 end;
+
+-- With each tick.
+create trigger litejobs__ticked_sweeps
+instead of insert on litejobs__ticked
+when new.stage = 'done'
+begin
+    insert into litejobs__sweep (most) values (500);
+end;

@@ -23,11 +23,7 @@ where 0;
 create view litejobs__plan_anew as
 select null as schedule_id, null as from_at where 0;
 
--- Occurrences are due: what becomes of them.
-create view litejobs__fire_due as
-select null as runner where 0;
-
--- The same of this schedule's.
+-- Occurrences of this schedule are due: what becomes of them.
 create view litejobs__fire as
 select null as schedule_id where 0;
 

@@ -4,9 +4,9 @@
 -- calendar has still to say what came after it, that is waited for: it may have been
 -- missed, too, and only the newest is to run. (What is left of a schedule that is no
 -- more goes.)
-create trigger litejobs__fire_due_fires
-instead of insert on litejobs__fire_due
-when exists (
+create trigger litejobs__ticked_fires
+instead of insert on litejobs__ticked
+when new.stage = 'due' and exists (
     select 1 from litejobs_occurrence
     where state = 'planned' and due_at <= (select now from litejobs_clock)
 )

@@ -14,7 +14,7 @@ begin
         end;
 end;
 
--- What a tick was told of the file is kept.
+-- What was told of the file is kept.
 create trigger litejobs__size_is_kept
 instead of insert on litejobs__size
 when new.bytes is not null
@@ -24,6 +24,14 @@ begin
     update litejobs_space
     set bytes = max(new.bytes, 0), free_bytes = min(max(new.free_bytes, 0), new.bytes)
     where bytes is not new.bytes or free_bytes is not new.free_bytes;
+end;
+
+-- So is what a tick was told, before anything asks whether there is room.
+create trigger litejobs__ticked_keeps_size
+instead of insert on litejobs__ticked
+when new.stage = 'begun' and new.bytes is not null
+begin
+    insert into litejobs__size (bytes, free_bytes) values (new.bytes, new.free_bytes);
 end;
 
 -- And how large the file may be; 0 stands for no limit. What a person has said stays.

@@ -5,6 +5,13 @@
 create view litejobs_tick as
 select null as runner, null as seen_at, null as bytes, null as free_bytes where 0;
 
+-- A tick has come so far. The stages are `begun` (the runner's clock is right), `ended`
+-- (attempts that were over have ended), `due` (jobs are about to go in line) and then
+-- `done`. Wings do what is theirs then; none depends on what another one does at the
+-- same stage, since SQLite promises no order among their triggers.
+create view litejobs__ticked as
+select null as stage, null as runner, null as bytes, null as free_bytes where 0;
+
 -- Time has passed for what waits for an instant: keys, circuits, jobs that expire.
 create view litejobs__wake as
 select null as runner where 0;

@@ -52,14 +52,14 @@ end;
 -- Time has passed: make true what follows from it.
 --
 -- The runner's clock moves first, back too (litejobs__clock_back), then what waits for
--- an instant (litejobs__wake); before that, whether there is room for new jobs. Then
--- attempts whose process is gone end as crashed, overdue ones as timed out, at most 500
--- of those who wait for what has ended hear of it, schedules fire what is due, and at
--- most 500 due jobs go in line, the important ones first. A job that waited for a retry
--- is dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
--- ran out after its process had ended; one that is in line already is then, too. What
--- no job needs any more is forgotten last, at most 500 of it; and where there are many
--- jobs that have not been counted, the next 20,000 are.
+-- an instant (litejobs__wake). Then attempts whose process is gone end as crashed,
+-- overdue ones as timed out, and at most 500 due jobs go in line, the important ones
+-- first. A job that waited for a retry is dead-lettered instead if its limits were
+-- lowered meanwhile, or if its retry budget ran out after its process had ended; one
+-- that is in line already is then, too. Between these steps wings do what is theirs
+-- (litejobs__ticked): whether there is room for new jobs is kept, at most 500 of those
+-- who wait for what has ended hear of it, schedules fire what is due, and at most 500
+-- things that no job needs any more are forgotten.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -85,20 +85,26 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
-    insert into litejobs__size (bytes, free_bytes)
+    insert into litejobs__ticked (stage, runner, bytes, free_bytes)
     values (
+        'begun', new.runner,
         cast(cast(new.bytes as numeric) as integer),
         cast(cast(new.free_bytes as numeric) as integer)
     );
     insert into litejobs__wake (runner) values (new.runner);
     insert into litejobs__end_attempts (runner) values (new.runner);
-    insert into litejobs__notify_more (most)
-    values ((select most from litejobs__notified_at_once));
-    insert into litejobs__fire_due (runner) values (new.runner);
+    insert into litejobs__ticked (stage, runner) values ('ended', new.runner);
+    insert into litejobs__ticked (stage, runner) values ('due', new.runner);
     insert into litejobs__go_on (runner) values (new.runner);
-    insert into litejobs__sweep (most) values (500);
-    insert into litejobs__count_on (most)
-    values ((select 20000 from litejobs__uncounted));
+    insert into litejobs__ticked (stage, runner) values ('done', new.runner);
+end;
+
+-- Where there are many jobs that have not been counted, the next 20,000 are.
+create trigger litejobs__ticked_counts_on
+instead of insert on litejobs__ticked
+when new.stage = 'done' and exists (select 1 from litejobs__uncounted)
+begin
+    insert into litejobs__count_on (most) values (20000);
 end;
 
 -- Attempts whose process is gone, and those whose time is over. Mostly there are none.
