@@ -10,6 +10,7 @@ is the same within one run.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -22,6 +23,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _CELL = "__marimo__cell_"  # in the file name of a cell, which marimo compiles once
 MOST_CALLERS = 40
+
+_MODULE = "<module>"
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
 
 
 @attrs.frozen(eq=False)
@@ -41,7 +45,7 @@ class Place:
         """Whether this is the place *before*, compiled anew, or with new globals."""
         return (
             not self.is_of_same_run(before)
-            and (self.module == before.module or self.shares_file(before))
+            and self._shares_module(before)
             and _name_within_module(self.code) == _name_within_module(before.code)
         )
 
@@ -54,17 +58,45 @@ class Place:
         file, others = _file(self.code), _file(other.code)
         return file is not None and file == others
 
+    def _shares_module(self, before: Place) -> bool:
+        """Whether both are in one module, or file.
+
+        Two programs have a module of one name each (`__main__`, `conftest`), and two
+        cells have their globals in common.
+        """
+        if self.names is before.names or None in {_file(self.code), _file(before.code)}:
+            return self.module == before.module
+        return self.shares_file(before)
+
     def may_be_run_again(self, before: Place) -> bool:
         """Whether code that was compiled once may have run twice, in the same globals.
 
-        As a cell of marimo does. Or it is a loop, outside of all functions.
+        As a cell of marimo does. Or what is called makes several.
         """
-        code = self.code
         return (
-            code is not None
+            self.code is not None
             and self.is_of_same_run(before)
             and self.call == before.call
-            and not code.co_flags & inspect.CO_NEWLOCALS
+            and _name_within_module(self.code) == _MODULE
+        )
+
+    def is_in_loop(self) -> bool:
+        """Whether the call may be made more than once in one run of the code."""
+        assert self.code is not None
+        return any(
+            each.opcode in _JUMPS and each.argval <= self.call <= each.offset
+            for each in dis.get_instructions(self.code)
+        )
+
+    def has_own_name(self) -> bool:
+        """Whether no other code of the module has the name of this one.
+
+        All lambdas have the same, and so have functions that are generated, as the
+        `__init__` of each dataclass.
+        """
+        name = _name_within_module(self.code)
+        return name == _MODULE or not (
+            name is None or name.endswith(">") or _file(self.code) is None
         )
 
 
@@ -87,10 +119,12 @@ def is_made_anew(
     """Whether what was made *here* was made *there* before, by code that ran again.
 
     Both are `callers`. The code may have called a function that did not run again, in a
-    module of its own. What was made there and has a name in these globals yet
-    (*is_named*) was made by a loop.
+    module of its own. What was made there by a loop, or has a name in these globals yet
+    (*is_named*), was made in one run.
     """
     for number, (now, before) in enumerate(zip(here, there, strict=False)):
+        if not (now.has_own_name() and before.has_own_name()):
+            continue
         if now.was_run_again(before):
             return True
         if not now.is_of_same_run(before):
@@ -100,7 +134,7 @@ def is_made_anew(
             if _CELL in now.code.co_filename:
                 return True
             if number == 0:
-                return not is_named(now.names or {})
+                return not (now.is_in_loop() or is_named(now.names or {}))
     return False
 
 
@@ -174,10 +208,8 @@ class Functions(list[_F]):
 
 
 def _name_within_module(code: CodeType | None) -> str | None:
-    """The name of the function that this is the code of; "" for that of a module."""
-    if code is None:
-        return None
-    return code.co_qualname if code.co_flags & inspect.CO_NEWLOCALS else ""
+    """The name of the function, or class, that this is the code of."""
+    return None if code is None else code.co_qualname
 
 
 def _file(code: CodeType | None) -> str | None:

@@ -273,6 +273,62 @@ def test_two_objects_of_one_run_are_a_runner_and_a_standby(
     assert [role(names["one"]), role(names["two"])] == ["runner", "standby"]
 
 
+SEVERAL = """
+import dataclasses
+from litejobs import LiteJobs
+
+def make():
+    return LiteJobs(path)
+
+class Holder:
+    def __init__(self, jobs):
+        self.jobs = jobs
+
+made = [(lambda: LiteJobs(path))(), (lambda: LiteJobs(path))()]
+
+class One:
+    jobs = LiteJobs(path)
+
+class Two:
+    jobs = LiteJobs(path)
+
+@dataclasses.dataclass
+class Three:
+    jobs: LiteJobs = dataclasses.field(default_factory=make)
+
+@dataclasses.dataclass
+class Four:
+    jobs: LiteJobs = dataclasses.field(default_factory=make)
+
+def kind():
+    class Kind:
+        jobs = LiteJobs(path)
+    return Kind
+
+holders = [One, Two, Three(), Four(), kind(), kind()]
+for _ in "abc":
+    holders.append(Holder(LiteJobs(path)))
+made += [each.jobs for each in holders]
+for each in made:
+    each.start(threads=1)
+"""
+
+
+def test_objects_that_one_run_makes_in_whatever_way_are_left_alone(
+    programs: Programs,
+) -> None:
+    """By code without a name of its own, in classes, or held by other objects."""
+    made = programs.run(SEVERAL, file="program.py")["made"]
+    # Two programs that have one name each.
+    text = "from litejobs import LiteJobs\njobs = LiteJobs(path)\njobs.start()"
+    for file in ("first.py", "second.py"):
+        made.append(programs.run(text, file=file)["jobs"])
+    roles = [role(each) for each in made]
+    for each in reversed(made):
+        each.close()
+    assert roles == ["runner"] + ["standby"] * (len(made) - 1)
+
+
 def test_objects_of_two_modules_and_of_two_threads_are_left_alone(
     programs: Programs,
 ) -> None:
