@@ -98,7 +98,7 @@ FEW = {
     "litejobs__apply_policy_decides": {"MATERIALIZE power"},
     "litejobs__find_rule_stores_it": {"MATERIALIZE result"},
     "litejobs__record_plan_makes_rows": {"MATERIALIZE before"},
-    "litejobs__rewind_clock_shifts_waits": {"SCAN litejobs_schedule"},
+    "litejobs__clock_set_back_plans_anew": {"SCAN litejobs_schedule"},
     # A row for each that says how long jobs are kept; the last job of a step; one row;
     # and, each hour, what people did in a month.
     "litejobs__count_newest_counts": {"MATERIALIZE newest"},

@@ -213,7 +213,9 @@ def test_jobs_from_when_the_clock_was_ahead_end_no_pass(sure: Sql) -> None:
     sure.wait(52 * WEEK)
     ahead = sure.job_in("completed")
     sure.wait(-52 * WEEK)
-    sure.execute("insert into litejobs__rewind_clock (by_ms) values (?)", (52 * WEEK,))
+    sure.execute(
+        "insert into litejobs__clock_set_back (by_ms) values (?)", (52 * WEEK,)
+    )
     behind = sure.job_in("completed")
     sure.wait(WEEK + HOUR)
     steps(sure)
@@ -233,6 +235,18 @@ def test_a_pass_that_was_planned_by_a_clock_ahead_does_not_wait_for_it(
     assert steps(sure) == 1
     sure.wait(23 * HOUR)
     assert not due(sure)
+
+
+def test_what_it_waits_for_goes_back_with_the_clock(sure: Sql) -> None:
+    sure.execute(
+        "insert into litejobs_purge (name, states, before_at, jobs) "
+        "values ('x', '[]', 0, 0)"
+    )
+    sure.execute("update litejobs_retaining set full_at = ?", (sure.now + DAY,))
+    sure.wait(-HOUR)
+    sure.execute("insert into litejobs__clock_set_back (by_ms) values (?)", (HOUR,))
+    assert sure.value("select full_at from litejobs_retaining") == sure.now + DAY
+    assert sure.value("select until_at from litejobs_purge") == sure.now + MINUTE
 
 
 def test_an_idle_file_is_looked_at_once_a_day(sure: Sql) -> None:

@@ -216,7 +216,7 @@ def test_it_does_not_matter_whether_the_clock_is_believed(file: Sql) -> None:
     done(file, 10)
     step(file)
     file.wait(-DAY)
-    file.execute("insert into litejobs__rewind_clock (by_ms) values (?)", (DAY,))
+    file.execute("insert into litejobs__clock_set_back (by_ms) values (?)", (DAY,))
     limit(file, 5 * JOB)
     assert file.value("select steady_ms from litejobs_clock_watch") == 0
     step(file)  # by which it is seen that the clock was put back
@@ -234,7 +234,7 @@ def test_a_clock_that_is_put_back_in_the_midst_of_it_changes_nothing(
     step(file, 3)
     assert ids(file) == jobs[3:]
     file.wait(-DAY)
-    file.execute("insert into litejobs__rewind_clock (by_ms) values (?)", (DAY,))
+    file.execute("insert into litejobs__clock_set_back (by_ms) values (?)", (DAY,))
     step(file, 3)
     file.wait(2 * MINUTE)
     shrink(file, 3)

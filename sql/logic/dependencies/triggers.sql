@@ -285,3 +285,14 @@ begin
     set on_parent_failure = on_parent_failure
     where id = old.job_id and state = 'blocked';
 end;
+
+-- When the clock goes back, a job that waits for others alone is not due later.
+create trigger litejobs__clock_set_back_reaches_blocked
+instead of insert on litejobs__clock_set_back
+begin
+    update litejobs_job
+    set run_at = (select now from litejobs_clock), origin = 'clock'
+    where state = 'blocked' and run_at <= created_at
+    and run_at > (select now from litejobs_clock)
+    and id in (select job_id from litejobs_dependency where parent_state is null);
+end;

@@ -308,3 +308,12 @@ begin
     select key, new.task, '', value ->> '$.age_ms', value ->> '$.most'
     from json_each(new.kinds);
 end;
+
+-- When the clock goes back, what retention waits for comes as much earlier.
+create trigger litejobs__clock_set_back_shifts_retention
+instead of insert on litejobs__clock_set_back
+begin
+    update litejobs_retaining
+    set full_at = max(0, full_at - new.by_ms), young_at = max(0, young_at - new.by_ms);
+    update litejobs_purge set until_at = max(0, until_at - new.by_ms);
+end;

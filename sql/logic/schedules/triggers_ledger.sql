@@ -312,3 +312,28 @@ begin
         'immutable_occurrence: what was fired never changes, nor does an instant; leave the row as it is'
     );
 end;
+
+-- When the clock goes back, schedules are planned anew from there.
+create trigger litejobs__clock_set_back_plans_anew
+instead of insert on litejobs__clock_set_back
+begin
+    delete from litejobs_occurrence
+    where state = 'planned' and at > (select now from litejobs_clock);
+    update litejobs_schedule
+    set
+        planned_until = max(
+            min(planned_until, (select now from litejobs_clock)),
+            coalesce(start_at - 1, -1)
+        ),
+        replan_at = case
+            when runs >= max_runs then null
+            else (select now from litejobs_clock)
+        end,
+        skip_until = min(skip_until, (select now from litejobs_clock)),
+        high_at = min(
+            max(high_at, (select now from litejobs_clock) + new.by_ms), 253402300799999
+        ),
+        clock_steps = min(clock_steps + 1, 9007199254740992),
+        planned_at = min(planned_at, (select now from litejobs_clock)),
+        revision = min(revision + 1, 9007199254740992);
+end;

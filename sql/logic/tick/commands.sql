@@ -32,6 +32,7 @@ select null as most where 0;
 create view litejobs__clock_back as
 select null as seen_at where 0;
 
--- The clock has gone back by so much: so does what is measured from a moment.
-create view litejobs__rewind_clock as
+-- The clock has gone back by so much: so does what is measured from a moment. Wings
+-- listen, each for what it has itself.
+create view litejobs__clock_set_back as
 select null as by_ms where 0;

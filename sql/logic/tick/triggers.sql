@@ -294,7 +294,7 @@ create trigger litejobs__clock_back_looks_again
 instead of insert on litejobs__clock_back
 when new.seen_at > (select now from litejobs_clock)
 begin
-    insert into litejobs__rewind_clock (by_ms)
+    insert into litejobs__clock_set_back (by_ms)
     select new.seen_at - (select now from litejobs_clock)
     where new.seen_at - 1000 > (select now from litejobs_clock);
     insert into litejobs__reopen (concurrency_key)
@@ -310,10 +310,10 @@ end;
 
 -- What was measured from a moment (waits of retries, deadlines of open attempts, retry
 -- budgets, rates, cool-downs, tiers) goes back by the same step; what was set to an
--- instant stays, and schedules are planned anew. A scheduled job that has had an
--- attempt waits for its time again, by a snooze or a jump.
-create trigger litejobs__rewind_clock_shifts_waits
-instead of insert on litejobs__rewind_clock
+-- instant stays. A scheduled job that has had an attempt waits for its time again, by a
+-- snooze or a jump.
+create trigger litejobs__clock_set_back_shifts_waits
+instead of insert on litejobs__clock_set_back
 begin
     update litejobs_job
     set
@@ -356,31 +356,4 @@ begin
     set until_at = max(0, until_at - new.by_ms);
     update litejobs_tier
     set next_at = max(0, next_at - new.by_ms);
-    update litejobs_retaining
-    set full_at = max(0, full_at - new.by_ms), young_at = max(0, young_at - new.by_ms);
-    update litejobs_purge set until_at = max(0, until_at - new.by_ms);
-    delete from litejobs_occurrence
-    where state = 'planned' and at > (select now from litejobs_clock);
-    update litejobs_schedule
-    set
-        planned_until = max(
-            min(planned_until, (select now from litejobs_clock)),
-            coalesce(start_at - 1, -1)
-        ),
-        replan_at = case
-            when runs >= max_runs then null
-            else (select now from litejobs_clock)
-        end,
-        skip_until = min(skip_until, (select now from litejobs_clock)),
-        high_at = min(
-            max(high_at, (select now from litejobs_clock) + new.by_ms), 253402300799999
-        ),
-        clock_steps = min(clock_steps + 1, 9007199254740992),
-        planned_at = min(planned_at, (select now from litejobs_clock)),
-        revision = min(revision + 1, 9007199254740992);
-    update litejobs_job
-    set run_at = (select now from litejobs_clock), origin = 'clock'
-    where state = 'blocked' and run_at <= created_at
-    and run_at > (select now from litejobs_clock)
-    and id in (select job_id from litejobs_dependency where parent_state is null);
 end;
