@@ -170,7 +170,11 @@ SAME_MOMENT = {
 }
 # What the core says, for wings to do what is theirs. None of them depends on what
 # another does; sql/test_gates.py tells its story for these, too.
-ANNOUNCED = {"litejobs__clock_set_back", "litejobs__ticked"}
+ANNOUNCED = {
+    "litejobs__clock_set_back",
+    "litejobs__runner_started",
+    "litejobs__ticked",
+}
 # What follows a job and is kept elsewhere: the first job of its lane, in which lane it
 # is, whether others go on. Each of them reads the rows as they are, whoever was first;
 # sql/test_gates.py tells a story with all triggers made in one order and in the other.

@@ -569,3 +569,11 @@ begin
         and old_state is null and new_state is not null
     );
 end;
+
+-- A program that began an operation and did not end it has begun anew, or is gone.
+create trigger litejobs__runner_started_lapses_operations
+instead of insert on litejobs__runner_started
+when exists (select 1 from litejobs_operation where state = 'open')
+begin
+    update litejobs_operation set state = 'lapsed' where state = 'open';
+end;

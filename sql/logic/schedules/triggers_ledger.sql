@@ -337,3 +337,14 @@ begin
         planned_at = min(planned_at, (select now from litejobs_clock)),
         revision = min(revision + 1, 9007199254740992);
 end;
+
+-- A new runner counts as having seen the latest instant at which a schedule was
+-- planned: if the clock was ahead then, it is noticed that it has gone back.
+create trigger litejobs__runner_started_has_seen_plans
+instead of insert on litejobs__runner_started
+when (select max(planned_at) from litejobs_schedule) is not null
+begin
+    update litejobs_runner
+    set seen_at = max(seen_at, (select max(planned_at) from litejobs_schedule))
+    where id = new.id;
+end;

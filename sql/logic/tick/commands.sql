@@ -5,6 +5,10 @@
 create view litejobs_tick as
 select null as runner, null as seen_at, null as bytes, null as free_bytes where 0;
 
+-- This runner has begun, and those before it are over. Wings listen.
+create view litejobs__runner_started as
+select null as id where 0;
+
 -- A tick has come so far. The stages are `begun` (the runner's clock is right), `ended`
 -- (attempts that were over have ended), `due` (jobs are about to go in line) and then
 -- `done`. Wings do what is theirs then; none depends on what another one does at the

@@ -1,8 +1,7 @@
 -- What happens when time passes?
 
 -- A new runner begins: those before it are over. Whatever they had open is an orphan,
--- settled by the new runner's first tick. Of the others the last hundred are kept, and
--- the first of the same process, which retry budgets name.
+-- settled by the new runner's first tick.
 create trigger litejobs_runner_insert_replaces_others
 after insert on litejobs_runner
 begin
@@ -18,8 +17,7 @@ begin
                 ),
                 0
             ),
-            (select now from litejobs_clock),
-            coalesce((select max(planned_at) from litejobs_schedule), 0)
+            (select now from litejobs_clock)
         ),
         stopped_at = null,
         first_id = coalesce(
@@ -34,10 +32,18 @@ begin
     update litejobs_runner
     set stopped_at = (select now from litejobs_clock)
     where id <> new.id and stopped_at is null;
+    insert into litejobs__runner_started (id) values (new.id);
+end;
+
+-- Of the others the last hundred are kept, and the first of the same process, which
+-- retry budgets name.
+create trigger litejobs__runner_started_forgets_old_ones
+instead of insert on litejobs__runner_started
+when new.id > 100
+begin
     delete from litejobs_runner
     where id < new.id - 100
     and id <> (select first_id from litejobs_runner where id = new.id);
-    update litejobs_operation set state = 'lapsed' where state = 'open';
 end;
 
 -- A standby begins to wait.
