@@ -29,6 +29,13 @@ class Companions:
         self.outboxes: list[Outbox] = []
         self._store = store
 
+    @property
+    def are_any(self) -> bool:
+        """Whether the file is open, and there is a callback or an outbox."""
+        return self._store.if_open is not None and bool(
+            self.notifier.has_callbacks or self.subscriptions or self.outboxes
+        )
+
     def on(self, event: str, callback: Callback, cursor: str | None) -> None:
         """See `LiteJobs.on`."""
         database = self._store.if_open

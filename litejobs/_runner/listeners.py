@@ -80,6 +80,11 @@ class EventNotifier:
         self._failing = {}
         self._trouble = None
 
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether any was added."""
+        return bool(self._callbacks)
+
     def add(self, event: str, callback: Callback, database: Database | None) -> None:
         """*callback* is told of jobs that come into the state *event*, "*" for all.
 

@@ -198,24 +198,21 @@ class RunnerService:
 
     def replace_callbacks(self) -> None:
         """The file is opened: those before it that run no jobs tell nothing more."""
-        for each in self._made_before():
-            if not (each.lives or each.leaves):
+        for each in living_services():
+            # Whose code made it is asked last: a server may have made hundreds.
+            is_left = each._companions.are_any and not (each.lives or each.leaves)
+            if is_left and self._was_made_anew_of(each):
                 each._companions.close()
 
     def _made_before(self) -> list[RunnerService]:
         """Those that the same code has made before this one, for the same file."""
-        return [
-            each
-            for each in living_services()
-            if each.number < self.number and self._origin.replaces(each._origin)
-        ]
+        return [each for each in living_services() if self._was_made_anew_of(each)]
+
+    def _was_made_anew_of(self, before: RunnerService) -> bool:
+        return before.number < self.number and self._origin.replaces(before._origin)
 
     def _made_since(self) -> list[RunnerService]:
-        return [
-            each
-            for each in living_services()
-            if each.number > self.number and each._origin.replaces(self._origin)
-        ]
+        return [each for each in living_services() if each._was_made_anew_of(self)]
 
     def stop(self, grace: Duration | None = None) -> None:
         """See `LiteJobs.stop`."""
