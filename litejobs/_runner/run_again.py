@@ -46,10 +46,18 @@ class Origin:
         if MEMORY not in {self._path, before._path}:
             return self.shares_file(before)
         # Each has a file of its own. The run of the code that has made the one before
-        # is over: in another thread it may yet wait for its jobs.
+        # is over: in another thread it may yet wait for its jobs, and in another cell
+        # it has a name of its own.
         thread = before._thread
         is_over = thread is self._thread or not thread.is_alive()
-        return is_over and self._path == before._path
+        return (
+            is_over
+            and self._path == before._path
+            and not any(
+                now.names is there.names and before._is_named(now.names or {})
+                for now, there in zip(self._callers, before._callers, strict=False)
+            )
+        )
 
     def _is_named(self, names: dict[str, Any]) -> bool:
         """Whether one of these names leads to the object, or to a few with it."""

@@ -568,6 +568,20 @@ def test_runner_in_memory_ends_once_the_run_that_has_made_it_is_over() -> None:
         each["jobs"].close()
 
 
+def test_two_cells_have_an_object_in_memory_each() -> None:
+    """The first has its name yet, and its jobs are in no other file."""
+    cell = "from litejobs import LiteJobs\n{0} = LiteJobs(':memory:')\n{0}.start()"
+    names: Names = {"__name__": "__main__"}
+    made = []
+    for number, name in enumerate(["first", "second", "second"]):
+        exec(compile(cell.format(name), f"<cell {number}>", "exec"), names)
+        made.append(names[name])
+    roles = [role(each) for each in made]
+    for each in made:
+        each.close()
+    assert roles == ["runner", "handed over", "runner"]
+
+
 # Without a runner
 
 
