@@ -19,7 +19,10 @@ from litejobs._process import role
 from litejobs._process.unpatched import unpatched
 from litejobs.errors import ConfigurationError
 
-_LIKE_PYTHON = re.compile(r"(python|pypy|graalpy)(?!service)", re.IGNORECASE)
+# The last three are interpreters within Maya, Houdini and ParaView.
+_LIKE_PYTHON = re.compile(
+    r"(python|pypy|graalpy|mayapy|hython|pvpython)(?!service)", re.IGNORECASE
+)
 
 # Before anything is imported: modules in the working directory are not those of Python.
 _BEGIN = (

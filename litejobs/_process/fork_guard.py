@@ -54,6 +54,7 @@ def _known_here() -> mmap.mmap | _SameNumber | bytearray:
 
 _here = _known_here()
 _here[0] = 1
+_pid = os.getpid()
 _forks = 0  # between the process that imported this and the one that runs it
 _in_children: list[Callable[[], object]] = []
 
@@ -88,7 +89,7 @@ def in_children(begin: Callable[[], object]) -> None:
 
 
 def _begin_in_child() -> None:
-    global _beginning, _forks  # noqa: PLW0603 - they are of the process
+    global _beginning, _forks, _pid  # noqa: PLW0603 - they are of the process
     beginning = _beginning
     with beginning.lock:
         if beginning.has_begun or _here[0]:
@@ -96,11 +97,18 @@ def _begin_in_child() -> None:
         beginning.has_begun = True
         try:
             _forks += 1
+            _pid = os.getpid()
+            errors = []
             for begin in _in_children:
-                begin()
+                try:
+                    begin()
+                except Exception as error:
+                    errors.append(error)
         finally:
             _beginning = _Beginning()
             _here[0] = 1
+    if errors:
+        raise ExceptionGroup("litejobs could not begin in this child", errors)
 
 
 class Inherited(Protocol):
@@ -123,9 +131,19 @@ def _renew() -> None:
         thing.after_fork()
 
 
+def _after_fork() -> None:
+    """Python tells of its own fork: so it is one, though the page may not be emptied.
+
+    An emulator of another processor may take such advice and not follow it.
+    """
+    if os.getpid() != _pid and _here[0]:
+        _here[0] = 0
+    notice()
+
+
 in_children(_renew)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=notice)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class ForkGuard:

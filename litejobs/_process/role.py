@@ -180,9 +180,18 @@ def _gunicorn(stack: list[tuple[str, str, FrameType]]) -> str | None:
     return "it is the master of gunicorn, whose workers serve"
 
 
+def is_mule() -> bool:
+    """Whether this is a mule of uWSGI: no worker, and what it starts itself is its own.
+
+    The program that its master has loaded is for the workers.
+    """
+    uwsgi: Any = sys.modules.get("uwsgi")
+    return uwsgi is not None and bool(uwsgi.mule_id())
+
+
 def _uwsgi() -> str | None:
     uwsgi: Any = sys.modules.get("uwsgi")
-    if uwsgi is None or uwsgi.worker_id() != 0:
+    if uwsgi is None or uwsgi.worker_id() != 0 or is_mule():
         return None
     if "master" not in uwsgi.opt and getattr(uwsgi, "numproc", 1) < 2:  # noqa: PLR2004 - two processes
         return None

@@ -101,7 +101,7 @@ class RunnerService:
     def begin_in_worker(self) -> None:
         """What was started where workers were about to be forked begins in this one."""
         start, self._in_workers = self._in_workers, None
-        if start is not None:
+        if start is not None and not role.is_mule():
             # Not before its server has made a worker of it: under another user, say.
             later = threading.Timer(WORKER_DELAY, _begin, (start,))
             later.daemon = True

@@ -83,6 +83,19 @@ def test_one_worker_runs_and_the_other_stands_by(tmp_path: Path, way: str) -> No
     assert len(list(tmp_path.glob("began-*"))) == hooks
 
 
+def test_mule_runs_jobs_where_workers_only_enqueue_them(tmp_path: Path) -> None:
+    (tmp_path / "mule.py").write_text(
+        "import signal, served\nserved.jobs.start()\nsignal.pause()\n"
+    )
+    program = WSGI.replace("jobs.start(threads=4, grace=0.5)", "")
+    mule = ("--pythonpath=.", "--mule=mule.py")
+    with uwsgi(tmp_path, program, "--master", *mule) as served:
+        with Load(served, clients=2) as load:
+            load.goes_on(20)
+        assert load.wrong == []
+        assert_each_is_written_once(served, load.ordered)
+
+
 def test_workers_without_a_master_run_jobs_too(tmp_path: Path) -> None:
     """The first of them has loaded the program, and was not forked."""
     with uwsgi(tmp_path, WSGI + OPENED_BEFORE) as served:

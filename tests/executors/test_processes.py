@@ -540,6 +540,15 @@ def test_where_there_is_no_interpreter_it_is_refused_with_the_way_out(
     Processes(1)
 
 
+@pytest.mark.parametrize("name", ["mayapy.exe", "hython", "pvpython", "Python"])
+def test_the_interpreter_within_another_program_is_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", f"/opt/{name}")
+    monkeypatch.setattr(spawn, "_python_exe", f"/opt/{name}")
+    Processes(1)
+
+
 FROZEN = """\
 import sys
 sys.frozen, sys.executable, sys.orig_argv = True, __file__, sys.argv

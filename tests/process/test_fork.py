@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 
-from litejobs._process import uwsgi
+from litejobs import LiteJobs
+from litejobs._process import role, uwsgi
 
 ROOT = Path(__file__).parents[2]
 BOUND = 240  # seconds for a program to start, run and end; it takes a few at most
@@ -800,6 +803,33 @@ def test_child_that_was_forked_in_c_leaves_to_its_parent_what_that_is_at(
     assert done.stderr.count("Traceback") == 1
 
 
+def test_child_begins_whatever_one_part_or_an_emulator_does(tmp_path: Path) -> None:
+    """The page stays as it was there, though the system has promised to empty it."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        from litejobs._process import fork_guard
+
+        def broken():
+            raise LookupError("of one part")
+
+        fork_guard._in_children.insert(0, broken)
+        fork_guard._here = bytearray([1])
+        with jobs.transaction():
+            child = os.fork()
+            if not child:
+                try:
+                    jobs.counts()
+                except ForkedProcess:
+                    os._exit(40)
+                os._exit(41)
+        print(ended(child), jobs.counts())
+        """,
+    )
+    assert done.stdout.startswith("40 ")
+    assert done.stderr.count("\nExceptionGroup: litejobs could not begin") == 1
+
+
 @pytest.mark.parametrize("set_at", ["never", "before", "later", "again"])
 def test_hook_of_uwsgi_calls_ours_and_that_of_others(
     monkeypatch: pytest.MonkeyPatch, set_at: str
@@ -823,3 +853,23 @@ def test_hook_of_uwsgi_calls_ours_and_that_of_others(
         module.post_fork_hook = theirs  # type: ignore[attr-defined]
     vars(module)["post_fork_hook"]()  # as uWSGI looks it up
     assert called == (["ours"] if set_at == "never" else ["ours", "theirs"])
+
+
+@pytest.mark.parametrize(("worker", "mule"), [(1, 0), (0, 1)])
+def test_mule_of_uwsgi_runs_jobs_where_it_starts_a_runner(
+    monkeypatch: pytest.MonkeyPatch, worker: int, mule: int
+) -> None:
+    """What its master has loaded and started is for the workers."""
+    module: Any = types.ModuleType("uwsgi")
+    module.opt = {"master": True}
+    module.worker_id, module.mule_id = lambda: 0, lambda: 0
+    monkeypatch.setitem(sys.modules, "uwsgi", module)
+    later = Mock()
+    monkeypatch.setattr(threading, "Timer", later)
+    with LiteJobs(":memory:") as jobs:
+        jobs.start()
+        assert role.forks_workers()
+        module.worker_id, module.mule_id = lambda: worker, lambda: mule
+        jobs._service.after_fork()
+        assert later.call_count == worker
+        assert role.reason_not_to_run() is None
