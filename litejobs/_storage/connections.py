@@ -15,7 +15,7 @@ from litejobs._storage.commit_listeners import CommitListeners
 from litejobs._storage.files import MEMORY
 from litejobs._storage.refusals import corrupt_sentence, refusal, translating
 from litejobs._storage.reserve import FIRST, LAST, Reserve
-from litejobs._storage.schema import configure, prepare, require_sqlite
+from litejobs._storage.schema import configure, prepare, require_gil, require_sqlite
 from litejobs._storage.schema_version import (
     check_as_made,
     check_same_version,
@@ -148,6 +148,7 @@ class Connections(CommitListeners):
 
     def _open_writer(self) -> apsw.Connection:
         require_sqlite()
+        require_gil()
         if self.path != MEMORY:
             process_guard.check_not_shared(self.path)
         try:

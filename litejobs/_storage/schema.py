@@ -23,6 +23,7 @@ from litejobs._storage.schema_version import (
 )
 from litejobs._values.text import one_line
 from litejobs.errors import (
+    ConfigurationError,
     CorruptDatabase,
     DatabaseBusy,
     FileRefused,
@@ -59,6 +60,19 @@ def require_sqlite() -> None:
             f"apsw {apsw.apsw_version()} brings SQLite {apsw.sqlite_lib_version()}, "
             "which is too old to keep jobs safely; upgrade apsw to bring "
             f"{wanted} or newer"
+        )
+
+
+def require_gil() -> None:
+    """Refuse a free-threaded Python that runs without its lock.
+
+    Raises:
+        ConfigurationError: Its global interpreter lock is off.
+    """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ConfigurationError(
+            "this Python runs without its global interpreter lock, which "
+            "litejobs needs; start it with PYTHON_GIL=1, or take the usual build"
         )
 
 

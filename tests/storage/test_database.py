@@ -27,6 +27,7 @@ from litejobs._storage import database as _database
 from litejobs._storage.writer_lock import FairLock
 from litejobs.errors import (
     Closed,
+    ConfigurationError,
     ConstraintViolated,
     CorruptDatabase,
     DatabaseBusy,
@@ -188,6 +189,18 @@ def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(SQLiteTooOld, match=r"SQLite 3\.51\.2.*bring 3\.53\.0 or newer"):
         LiteJobs(tmp_path / "jobs.db").open()
+
+
+@pytest.mark.parametrize("name", [":memory:", "jobs.db"])
+def test_python_without_its_lock_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(ConfigurationError, match="start it with PYTHON_GIL=1"):
+        LiteJobs(name).open()
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
+    LiteJobs(name).open().close()
 
 
 def test_every_connection_is_set_up_alike(tmp_path: Path) -> None:
