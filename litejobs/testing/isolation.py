@@ -54,6 +54,8 @@ class Isolation:
         self._stack = contextlib.ExitStack()
         self._threads: set[threading.Thread] = set()
         self._kept: set[RunnerService] = set()
+        # Objects that the test keeps no name of are looked into all the same.
+        self._services: set[RunnerService] = set()
         self._opened: weakref.WeakSet[Store] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -105,6 +107,7 @@ class Isolation:
             known = set(living_services())
             stack.callback(self._forget_new, known)
             stack.enter_context(opened_by(self._open))
+            stack.callback(self._services.clear)
             stack.callback(self._close_objects)
             _active.append(self)
             stack.callback(_active.remove, self)
@@ -191,6 +194,9 @@ class Isolation:
         key = _key_of(store)
         with self._lock:
             self._opened.add(store)
+            self._services.update(
+                each for each in living_services() if each.store is store
+            )
             if store.is_as_is and key not in self._in_memory | self._paths:
                 raise FileRefused(
                     f"{store.path} does not exist in this test, which has its own jobs "
