@@ -24,6 +24,7 @@ _NAME = re.compile(r"\n-- name: (\w+)\n")
 _COMMENT = re.compile(r"--[^\n]*")
 _OBJECT = re.compile(r"\ncreate (view|trigger) (\w+)")
 _TABLE = re.compile(r"\bon (\w+)$", re.MULTILINE)
+_DEEP = re.compile(r"\n {4,}")
 _OWN_VIEW = re.compile(
     r"^(create view litejobs__\w+ as)(\n.*?);$", re.MULTILINE | re.DOTALL
 )
@@ -313,7 +314,7 @@ def create(connection: apsw.Connection) -> None:
 
 
 def narrow(script: str) -> str:
-    """The script as it is stored: with a blank for each four of its layout.
+    """The script as it is stored: with a blank for each four of its layout, up to 3.
 
     A file holds the text of all that it is made of, which is most of a new one.
 
@@ -322,7 +323,7 @@ def narrow(script: str) -> str:
     `select 0`: comments are nested there, and not in SQLite.
     """
     script = _OWN_VIEW.sub(r"\1 /*/**/\2 /**/--*/select 0\n/**/;", script)
-    return script.replace("    ", " ")
+    return _DEEP.sub("\n   ", script.replace("    ", " "))
 
 
 def triggers() -> dict[str, str]:
