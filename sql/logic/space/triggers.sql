@@ -17,7 +17,6 @@ end;
 -- What was told of the file is kept.
 create trigger litejobs__size_is_kept
 instead of insert on litejobs__size
-when new.bytes is not null
 begin
     insert into litejobs_space (id)
     select 1 where not exists (select 1 from litejobs_space);

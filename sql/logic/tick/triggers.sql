@@ -238,7 +238,6 @@ end;
 -- is deleted, and begins anew where one is inserted among them.
 create trigger litejobs__count_on_counts
 instead of insert on litejobs__count_on
-when new.most is not null
 begin
     insert into litejobs_tally (id, upto_id, jobs)
     select 1, 0, 0 where not exists (select 1 from litejobs_tally);
