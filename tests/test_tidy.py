@@ -697,7 +697,12 @@ def test_the_patterns_of_this_file_find_what_they_are_for() -> None:
 # Names that begin with an underscore and are public where they come from.
 PUBLIC_ALL_THE_SAME = {
     *("_asdict", "_make", "_replace"),  # of named tuples
-    *("_exit", "_current_frames", "_is_owned"),  # of the standard library
+    *(
+        "_exit",
+        "_current_frames",
+        "_is_gil_enabled",
+        "_is_owned",
+    ),  # of the standard library
     "_MEIPASS",  # documented by PyInstaller
     *("_get_running_loop", "_register_atexit", "_xoptions", "_processes"),
 }
