@@ -9,6 +9,7 @@ fails. Exit code 1: a wing is worse than recorded here, or the circle is larger.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sqlite3
 import sys
@@ -180,7 +181,11 @@ def failing(wing: str) -> dict[str, str]:
 
     All of them, where the schema itself cannot be made.
     """
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        return _failing(db, wing)
+
+
+def _failing(connection: sqlite3.Connection, wing: str) -> dict[str, str]:
     connection.execute("pragma foreign_keys = on")
     try:
         for file in files():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import multiprocessing
@@ -773,7 +774,7 @@ def test_room_that_was_made_by_command_line_is_known_at_once(tmp_path: Path) -> 
                 assert runner.wait_idle(60)
     purged = command_line().invoke(main, ["--db", str(path), "purge", "--all", "--yes"])
     assert purged.exit_code == 0
-    with sqlite3.connect(path) as client:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as client:
         client.execute("insert into litejobs_job (task) values ('note')")
 
 
