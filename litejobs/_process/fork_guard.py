@@ -78,7 +78,7 @@ def generation() -> int:
 
 
 def notice() -> None:
-    """If this is a child now, whatever its parent's threads had is as new."""
+    """In a child, renew what the threads of its parent had."""
     if not _here[0]:
         _begin_in_child()
 

@@ -1,4 +1,4 @@
-"""uWSGI forks its workers in C, and tells nobody of it but a hook of its own.
+"""uWSGI forks its workers in C, and calls no hook but one of its own.
 
 The hook is a name in the module `uwsgi`, which anybody may set: the last one counts,
 and `uwsgidecorators.postfork` sets it when it is imported. So what is set there, before

@@ -30,7 +30,7 @@ class OpenFile(Protocol):
         """Whether no thread uses it at this moment."""
 
     def close_in_child(self) -> bool:
-        """In a child of a fork that nobody was told of: closed, if it could be."""
+        """In a child of a fork without Python's hooks: closed, if it could be."""
 
     def begin_in_child(self) -> None:
         """In the child, if it fell asleep."""
@@ -110,8 +110,8 @@ class Registry(Generic[File]):
         open here, in the memory that both share, and is for the parent alone to go on
         with.
 
-        Of a fork that Python does not make itself (uWSGI forks its workers in C) nobody
-        was told before. Then what no thread used at that moment is closed here.
+        A fork that Python does not make itself calls no hook before it (uWSGI forks its
+        workers in C). Then what no thread used at that moment is closed here.
         """
         forks = self._forks.pop(threading.get_ident(), [])
         self._forks.clear()
